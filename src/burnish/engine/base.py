@@ -1,0 +1,40 @@
+"""The seam between rollouts and whatever produces tokens.
+
+An engine takes token ids and returns token ids: text never crosses this seam, so nothing can be re-tokenised (I4).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from burnish.types import Completion, PolicyVersion, Sampling
+
+
+class GenerateFn(Protocol):
+    """Continues one prompt. Safe to call many times concurrently; cancelling the awaiting task cancels the request."""
+
+    async def __call__(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
+        """Raises EngineError when the engine died, refused the request or missed its deadline."""
+        ...
+
+
+class Engine(Protocol):
+    """A `GenerateFn` with weights that can be replaced while requests run."""
+
+    async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion: ...
+
+    async def update_weights(self, path: Path, version: PolicyVersion, /) -> None:
+        """Loads a published version between two tokens. Running requests go on; later tokens carry `version`."""
+        ...
+
+    async def close(self) -> None:
+        """Ends the engine and its process. Idempotent; requests still running fail with EngineError."""
+        ...
+
+
+class Tokenizer(Protocol):
+    """What rendering needs of a tokenizer; transformers' tokenizers fit."""
+
+    def encode(self, text: str, /) -> list[int]: ...
+
+    def decode(self, token_ids: Sequence[int], /) -> str: ...

@@ -1,0 +1,117 @@
+"""The sandbox contract. `burnish sandbox check` runs its conformance suite against a backend.
+
+What is a result and what is an error:
+
+* A command that exits non-zero, dies by a signal, hits a limit or outlives its time is a **result**: nothing is raised.
+* A sandbox that cannot be created, has died, or whose host does not answer is a `SandboxError`.
+* A path that does not exist, or a name that leaves the sandbox, is `SandboxFileError`, a result of the caller's request
+  that says which.
+
+Omitted means denied: no network, no host environment, no descriptors. Names follow the E2B SDK; results follow Inspect.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from burnish.types import Limits
+
+LimitName = Literal["wall", "memory", "pids", "output", "disk"]
+Level = Literal["none", "process", "gvisor", "microvm"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExecResult:
+    """What one command did.
+
+    Example: ExecResult(exit_code=0, signal=None, stdout=b"hi\\n", stderr=b"", timed_out=False, limit_hit=None,
+        wall_s=0.004, dropped_bytes=0)
+    """
+
+    exit_code: int | None  # None when a signal ended it
+    signal: int | None  # None when it exited
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    limit_hit: LimitName | None
+    wall_s: float
+    dropped_bytes: int  # output past the limit, both streams
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+
+class SandboxFileError(Exception):
+    """A file operation that the sandbox answered with "no" (missing, a directory, outside, too large)."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: {reason}")
+
+
+class Commands(Protocol):
+    async def run(
+        self,
+        cmd: str | Sequence[str],
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """Runs a shell line (str, by /bin/sh -c) or an argument vector. No stdin means EOF at once.
+
+        Returns when the command's own process has ended, also if children it left behind still hold its output; those
+        children are killed. `timeout_s` None takes the sandbox's `limits.wall_s`.
+        """
+        ...
+
+
+class Files(Protocol):
+    """Relative paths start at the working directory. Nothing follows a symlink out of the sandbox."""
+
+    async def write(self, path: str, data: str | bytes, /) -> None:
+        """Creates parent directories; replaces an existing file."""
+        ...
+
+    async def read(self, path: str, /, *, max_bytes: int = 16 << 20) -> bytes:
+        """Regular files only; larger than `max_bytes` is a SandboxFileError."""
+        ...
+
+    async def exists(self, path: str, /) -> bool: ...
+
+
+class SandboxBox(Protocol):
+    """A live sandbox. Close it with `async with` or `kill()`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def limits(self) -> Limits: ...
+    @property
+    def commands(self) -> Commands: ...
+    @property
+    def files(self) -> Files: ...
+
+    async def kill(self) -> None:
+        """Ends every process and reclaims mounts, cgroups and folders. Idempotent."""
+        ...
+
+    async def __aenter__(self) -> "SandboxBox": ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+class SandboxBackend(Protocol):
+    """Makes sandboxes. One per run; owns the host process; `close` leaves nothing behind (I7)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def level(self) -> Level: ...
+    async def create(self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None) -> SandboxBox:
+        """Raises SandboxError when the host died or refuses."""
+        ...
+
+    async def close(self) -> None: ...
