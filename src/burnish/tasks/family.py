@@ -3,13 +3,21 @@
 A family is one idea ("count the items that pass a test") with several tasks. Each is declared by a function's source and
 inputs only: expected values are computed by running the reference once, so that a stated answer can never disagree
 with it. `random_inputs` adds property-style hidden cases, drawn from a generator seeded by the task id.
+
+`easy`, `medium` and `hard` write a task about one function in a few lines; a task about a class, or with given code,
+is a `TaskSpec` written in full.
 """
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from burnish.types import Band
+
+Draw = Callable[[Random], object]
+"""Makes one random argument; `burnish.tasks.builtin.inputs` has the usual ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,3 +52,47 @@ class Family:
     name: str
     tasks: tuple[TaskSpec, ...] = field(default_factory=tuple)
     heldout: bool = False
+
+
+def function_task(
+    band: Band,
+    signature: str,
+    does: str,
+    body: str,
+    *,
+    examples: tuple[str, ...],
+    hidden: tuple[str, ...],
+    draw: tuple[Draw, ...] = (),
+    num_random: int = 6,
+) -> TaskSpec:
+    """A task about one function, with its calls written as argument lists.
+
+    `does` completes the sentence "Write a Python function `signature` that ..."; `body` is the reference without its
+    `def` line. `draw` holds one generator per argument; without it there are no random cases.
+
+    Example: function_task("easy", "double(n)", "returns n times two", "return n * 2",
+        examples=("3", "-1"), hidden=("0", "10", "-7", "21"), draw=(whole(-50, 50),))
+    """
+    name = signature.partition("(")[0]
+
+    def call(arguments: str) -> str:
+        return f"{name}({arguments})"
+
+    def random_call(rng: Random) -> str:
+        return call(", ".join(repr(make(rng)) for make in draw))
+
+    return TaskSpec(
+        name=name,
+        band=band,
+        instruction=f"Write a Python function `{signature}` that {does}.",
+        reference=f"def {signature}:\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n",
+        examples=tuple(map(call, examples)),
+        hidden=tuple(map(call, hidden)),
+        random_inputs=random_call if draw else None,
+        num_random=num_random,
+    )
+
+
+easy = partial(function_task, "easy")
+medium = partial(function_task, "medium")
+hard = partial(function_task, "hard")
