@@ -76,6 +76,12 @@ class StoreError(BoundaryError):
     boundary = "store"
 
 
+class AttemptError(BoundaryError):
+    """One attempt as a whole missed its deadline, although each of its parts kept its own."""
+
+    boundary = "attempt"
+
+
 class PolicyError(BoundaryError):
     """Agent code (rendering, parsing) raised: our bug or a plug-in's, not the model's doing."""
 
@@ -83,7 +89,7 @@ class PolicyError(BoundaryError):
 
 
 BOUNDARIES: tuple[type[BoundaryError], ...] = (
-    EngineError, SandboxError, GraderError, LearnerError, StoreError, PolicyError,
+    EngineError, SandboxError, GraderError, LearnerError, StoreError, AttemptError, PolicyError,
 )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ that equals everything or rewrite the asserts. Here three processes take turns:
 3. replay: `check` runs again, with a candidate that hands out the recorded answers. Its asserts decide.
 
 Random tests are seeded the same way in 1 and 3. Where a later call depends on an earlier answer, an answer that was
-accepted and yet differs from the reference's leads to a question that was not recorded. The replay then names it, and the
-grader asks the solution again.
+accepted and yet differs from the reference's leads to a question that was not recorded. The replay then names it, and
+the grader asks the solution again.
 """
 
 import json
