@@ -1,7 +1,7 @@
 """How a built-in family of tasks is written down.
 
-A family is one idea ("count the items that pass a test") with several tasks. Each is declared by a function's source and
-inputs only: expected values are computed by running the reference once, so that a stated answer can never disagree
+A family is one idea ("count the items that pass a test") with several tasks. Each is declared by a function's source
+and inputs only: expected values are computed by running the reference once, so that a stated answer can never disagree
 with it. `random_inputs` adds property-style hidden cases, drawn from a generator seeded by the task id.
 
 `easy`, `medium` and `hard` write a task about one function in a few lines; a task about a class, or with given code,
