@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from burnish.errors import AttemptError, BoundaryError, boundary
 from burnish.flow.gate import LagGate
-from burnish.flow.source import TaskSource
+from burnish.flow.source import TaskSource, group_id
 from burnish.observe.emit import emit
 from burnish.types import Attempt, Group, Task, Trajectory, Unmeasured
 
@@ -70,8 +70,8 @@ def _unmeasured(ticket: Ticket, error: BoundaryError) -> Attempt:
 class Dispatcher:
     """Takes groups from the source while the lag gate lets it, and runs their attempts.
 
-    Components it talks to are given as callables: `attempt` carries out one ticket (with its retries), `on_attempt` hears
-    of each finished attempt (the journal), `on_group` of each finished group (the buffer).
+    Components it talks to are given as callables: `attempt` carries out one ticket (with its retries), `on_attempt`
+    hears of each finished attempt (the journal), `on_group` of each finished group (the buffer).
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Dispatcher:
         life: int,
         attempt: AttemptFn,
         on_attempt: Callable[[Ticket, Attempt], None],
-        on_group: Callable[[int, Group], None],
+        on_group: Callable[[Group], None],
         finished: Mapping[int, Mapping[int, Attempt]],
     ) -> None:
-        """`finished`: attempts that an earlier life of the run left, by group index and member. `life` counts from 0."""
+        """`finished`: what an earlier life of the run left, by group index and member. `life` counts from 0."""
         self._source, self._tasks, self._gate = source, tasks, gate
         self._group_size, self._seed, self._life = group_size, seed, life
         self._slots = asyncio.Semaphore(max_concurrent)
@@ -115,7 +115,7 @@ class Dispatcher:
             }
         done |= {member: attempt.result() for member, attempt in running.items()}
         attempts = tuple(done[member] for member in range(self._group_size))
-        self._on_group(index, Group(id=_group_id(index), task_id=task.id, family=task.family, attempts=attempts))
+        self._on_group(Group(id=group_id(index), task_id=task.id, family=task.family, attempts=attempts))
 
     async def _run_member(self, ticket: Ticket) -> Attempt:
         async with self._slots:
@@ -124,17 +124,12 @@ class Dispatcher:
         return attempt
 
     def _ticket(self, index: int, member: int, task: Task) -> Ticket:
-        group_id = _group_id(index)
         life = f"r{self._life}" if self._life else ""  # an id names one attempt for ever, also across a resume
         return Ticket(
             index=index,
             member=member,
-            id=f"{group_id}.{member}{life}",
-            group_id=group_id,
+            id=f"{group_id(index)}.{member}{life}",
+            group_id=group_id(index),
             task=task,
             seed=(self._seed * 1_000_003 + index) * 1_009 + member,
         )
-
-
-def _group_id(index: int) -> str:
-    return f"g{index:06d}"

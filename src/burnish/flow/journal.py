@@ -4,7 +4,7 @@ A segment file per life of the run holds records `4 bytes length, zstd frame wit
 was being written when the process died is the last of its segment, is recognised, and is ignored.
 
 Records:
-- `attempt`: a finished attempt of member k of group i
+- `attempt`: a finished attempt, and which member of its group it is
 - `step`: the optimizer step that closed these groups, with the trajectory ids it trained and the drops with reasons
 - `drop`: a group closed outside a step
 - `resume`: a new life began from the committed step; later steps and everything sampled by them are void
@@ -13,7 +13,7 @@ Records:
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import zstandard
 from pydantic import TypeAdapter
 
 from burnish.errors import StoreError, boundary
+from burnish.flow.source import group_index
 from burnish.types import Attempt, Measured
 
 _LENGTH = struct.Struct(">I")
@@ -41,14 +42,15 @@ class Journal:
             self._file = self._path.open("xb", buffering=0)
         self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
 
-    def attempt(self, attempt: Attempt, *, index: int, member: int) -> None:
-        self._append({"kind": "attempt", "index": index, "member": member}, _ATTEMPT.dump_json(attempt))
+    def attempt(self, attempt: Attempt, *, member: int) -> None:
+        self._append({"kind": "attempt", "member": member}, _ATTEMPT.dump_json(attempt))
 
-    def step(self, step: int, *, trained: Mapping[int, list[str]], dropped: Mapping[int, str]) -> None:
-        self._append({"kind": "step", "step": step, "trained": list(trained.items()), "dropped": list(dropped.items())})
+    def step(self, step: int, *, trained: Mapping[str, Sequence[str]], dropped: Mapping[str, str]) -> None:
+        """`trained`: group id -> ids of the trajectories trained; `dropped`: group id -> reason."""
+        self._append({"kind": "step", "step": step, "trained": trained, "dropped": dropped})
 
-    def drop(self, *, index: int, reason: str) -> None:
-        self._append({"kind": "drop", "index": index, "reason": reason})
+    def drop(self, group: str, *, reason: str) -> None:
+        self._append({"kind": "drop", "group": group, "reason": reason})
 
     def resume(self, *, step: int) -> None:
         self._append({"kind": "resume", "step": step})
@@ -117,11 +119,12 @@ def replay_journal(records: Iterable[Record], *, committed_step: int, max_lag: i
         match record["kind"]:
             case "attempt":
                 if isinstance(record["attempt"].outcome, Measured):
-                    state.attempts.setdefault(record["index"], {})[record["member"]] = record["attempt"]
+                    index = group_index(record["attempt"].trajectory.group_id)
+                    state.attempts.setdefault(index, {})[record["member"]] = record["attempt"]
             case "step":
                 steps[record["step"]] = record
             case "drop":
-                state.closed.add(record["index"])
+                state.closed.add(group_index(record["group"]))
             case "resume":
                 state.num_lives += 1
                 _return_to(record["step"], steps, state, max_lag)
@@ -147,4 +150,4 @@ def _return_to(step: int, steps: dict[int, Record], state: Replayed, max_lag: in
 
 
 def _groups_of(record: Record) -> set[int]:
-    return {index for index, _ in (*record["trained"], *record["dropped"])}
+    return {group_index(group) for group in (*record["trained"], *record["dropped"])}

@@ -36,6 +36,16 @@ class TaskSource:
         return _permutation(self._num_tasks, f"{self._seed}/{epoch}")[place]
 
 
+def group_id(index: int) -> str:
+    """Example: group_id(12) == "g000012"."""
+    return f"g{index:06d}"
+
+
+def group_index(id: str) -> int:
+    """The inverse of `group_id`."""
+    return int(id.removeprefix("g"))
+
+
 @lru_cache(maxsize=4)
 def _permutation(num: int, seed: str) -> tuple[int, ...]:
     order = list(range(num))
