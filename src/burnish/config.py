@@ -16,6 +16,9 @@ from pydantic_core import PydanticCustomError
 
 from burnish.config_yaml import write_yaml
 
+RESOLVED_FILE = "config.yaml"
+"""The resolved recipe in a run directory."""
+
 Positive = Annotated[int, Field(gt=0)]
 Natural = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
@@ -84,8 +87,8 @@ class SandboxConfig(Section):
 
     backend: Literal["process", "memory"] = "process"
     """`process`: Linux namespaces; `memory`: a fake without isolation, for tests."""
-    max_live: Positive = 8
-    """Sandboxes alive at once."""
+    max_live: Positive = 64
+    """Attempts under way at once, each with a sandbox of its own; grading adds a short-lived one per ended attempt."""
 
 
 class FlowConfig(Section):

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from burnish.config import RunConfig
+from burnish.config import RESOLVED_FILE, RunConfig
 from burnish.config_reference import known_keys, known_sections
 from burnish.config_yaml import Key, read_yaml
 from burnish.errors import UserError
@@ -37,6 +37,7 @@ class Problem:
     key: str  # full dotted path; empty when the mistake is not about one key
     cause: str
     fix: str | None = None
+    missing: bool = False  # a required key that is not there
 
     @property
     def headline(self) -> str:
@@ -74,13 +75,30 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     try:
         config = RunConfig.model_validate_json(json.dumps(tree), strict=True)
     except ValidationError as error:
-        named = {problem.key for problem in problems}
-        problems += [
-            found for found in _translated(error, places, str(path)) if not found.key or found.key not in named
-        ]
+        tried = {problem.key for problem in problems}  # a key whose override is broken is not missing as well
+        problems += [p for p in _translated(error, places, str(path)) if not (p.missing and p.key in tried)]
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def newest_run(config: RunConfig) -> Path:
+    """The run directory of this recipe's name in `runs_dir` that was begun last.
+
+    Raises UserError when there is none.
+    """
+    begun: list[tuple[float, Path]] = []
+    for resolved in config.runs_dir.glob(f"*/{RESOLVED_FILE}"):
+        tree = read_yaml(_read_text(resolved), where=str(resolved)).value
+        if isinstance(tree, dict) and tree.get("name") == config.name:
+            begun.append((resolved.stat().st_mtime, resolved.parent))
+    if not begun:
+        raise UserError(
+            f"no run of {config.name!r} to continue",
+            where=str(config.runs_dir),
+            fix="start one without --resume, or name its directory with --run-dir",
+        )
+    return max(begun)[1]
 
 
 def _read_text(path: Path) -> str:
@@ -154,7 +172,7 @@ def _translated(error: ValidationError, places: Mapping[Key, str], file: str) ->
             missing = entry["type"] == "missing"
             given = "missing" if missing else f"given {_shown(entry['input'])}"
             cause = f"{given}, allowed: {_allowed(loc)}"
-            yield Problem(place=_place(loc, places, file), key=_dotted(loc), cause=cause)
+            yield Problem(place=_place(loc, places, file), key=_dotted(loc), cause=cause, missing=missing)
 
 
 def _place(key: Key, places: Mapping[Key, str], file: str) -> str:

@@ -1,0 +1,222 @@
+"""The command line. Each verb turns words into one call and is documented in README.md.
+
+Heavy parts are imported by the verb that needs them, so that `burnish --help` answers at once; nowhere else in the
+package may an import stand inside a function. `main` is the one place where an error becomes a message and an exit
+code: 0 done, 1 the world outside failed, 2 the request was wrong or the disk is full, 130 ctrl-C.
+"""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+from burnish import __version__
+from burnish.errors import BoundaryError, StoreError, UserError
+
+if TYPE_CHECKING:
+    from burnish.config import EvalOptions
+    from burnish.types import Task
+
+EVIDENCE_LINES = 20  # of a boundary error that are shown; the run directory has the rest
+SUITES = ("humaneval", "heldout", "train")
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Post-train a model."
+)
+sandbox_app = typer.Typer(no_args_is_help=True, help="Look at the sandboxes of this machine.")
+tasks_app = typer.Typer(no_args_is_help=True, help="Look at tasks, as the policy sees them.")
+app.add_typer(sandbox_app, name="sandbox")
+app.add_typer(tasks_app, name="tasks")
+
+
+def main() -> NoReturn:
+    """Runs the command and exits. BURNISH_DEBUG=1 shows where an error came from."""
+    try:
+        app()
+    except (UserError, BoundaryError) as error:
+        if os.environ.get("BURNISH_DEBUG") == "1":
+            traceback.print_exc()
+        print(f"error: {_message(error)}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UserError) or disk_full(error) else 1)
+    sys.exit(0)
+
+
+def disk_full(error: BaseException) -> bool:
+    """Whether the run directory's disk, or the quota on it, was full: the user can mend that, nobody else."""
+    if not isinstance(error, StoreError):
+        return False
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _message(error: UserError | BoundaryError) -> str:
+    if isinstance(error, UserError):
+        return str(error)
+    evidence = error.evidence.strip().splitlines()[-EVIDENCE_LINES:]
+    return "\n".join([str(error), *(f"  | {line}" for line in evidence)])
+
+
+@app.command()
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A YAML file; see docs/configuration.md.", metavar="RECIPE")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Keys to change, e.g. learner.lr=1e-5.", metavar="[KEY=VALUE]...")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the newest run of this recipe's name, or --run-dir.")
+    ] = False,
+    run_dir: Annotated[Path | None, typer.Option(help="The run directory. Default: a new one in runs_dir.")] = None,
+    force_config: Annotated[
+        bool, typer.Option("--force-config", help="Resume although the configuration differs.")
+    ] = False,
+) -> None:
+    """Post-train a model as RECIPE describes."""
+    from burnish.config_load import load_config, newest_run
+
+    config = load_config(recipe, overrides or [])
+    if force_config and not resume:
+        raise UserError("--force-config means nothing without --resume", fix="add --resume, or leave it out")
+    if resume and run_dir is None:
+        run_dir = newest_run(config)
+    if resume and run_dir is not None and not run_dir.is_dir():
+        raise UserError("no such run directory to continue", where=str(run_dir))
+
+    from burnish.train import train as run_training
+
+    raise typer.Exit(run_training(config, run_dir=run_dir, resume=resume, force_config=force_config))
+
+
+@app.command("eval")
+def evaluate(
+    suite: Annotated[str, typer.Option(help="humaneval, heldout, train, or the path of a .jsonl file.")],
+    model: Annotated[str | None, typer.Option(help="A model directory, or the built-in model's name.")] = None,
+    endpoint: Annotated[str | None, typer.Option(help="Base URL of an OpenAI-compatible server instead.")] = None,
+    endpoint_model: Annotated[str | None, typer.Option(help="The name the server knows the model by.")] = None,
+    api_key_env: Annotated[str | None, typer.Option(help="Environment variable with the server's key.")] = None,
+    samples: Annotated[int, typer.Option(min=1, help="Attempts per task.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0.0, max=2.0, help="0 is greedy.")] = 0.0,
+    turns: Annotated[int, typer.Option(min=1, help="Answers an attempt may give.")] = 1,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Sampled tokens per turn.")] = 512,
+    out: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
+    compare: Annotated[Path | None, typer.Option(help="An earlier result to compare with, task by task.")] = None,
+) -> None:
+    """Measure a model on a suite: pass@k with intervals, both denominators."""
+    from burnish.config import EvalOptions
+
+    options = EvalOptions(
+        suite=suite,
+        model=model,
+        endpoint=endpoint,
+        endpoint_model=endpoint_model,
+        api_key_env=api_key_env,
+        samples=samples,
+        temperature=temperature,
+        turns=turns,
+        max_new_tokens=max_new_tokens,
+        out=out,
+        compare=compare,
+    )
+    _check_eval(options)
+
+    from burnish.evaluate.run import run_eval
+
+    raise typer.Exit(run_eval(options))
+
+
+def _check_eval(options: "EvalOptions") -> None:
+    """Says what does not fit together before a model is loaded."""
+    if options.suite not in SUITES and not (options.suite.endswith(".jsonl") and Path(options.suite).is_file()):
+        allowed = f"{', '.join(SUITES)}, or the path of an existing .jsonl file"
+        raise UserError(f"no such suite: {options.suite!r}", where="--suite", fix=f"choose {allowed}")
+    if (options.model is None) == (options.endpoint is None):
+        found = "neither is given" if options.model is None else "both are given"
+        raise UserError(f"one of --model and --endpoint is needed, {found}", where="--model")
+    for flag, value in (("--endpoint-model", options.endpoint_model), ("--api-key-env", options.api_key_env)):
+        if options.endpoint is None and value is not None:
+            raise UserError("means nothing without --endpoint", where=flag)
+    if options.endpoint is not None and options.endpoint_model is None:
+        raise UserError("needed with --endpoint", where="--endpoint-model", fix="give the name the server knows")
+    if options.api_key_env is not None and options.api_key_env not in os.environ:
+        raise UserError(f"the environment variable {options.api_key_env} is not set", where="--api-key-env")
+    if options.compare is not None and not options.compare.is_file():
+        raise UserError("no such file", where=f"--compare {options.compare}", fix="make one with burnish eval --out")
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="A run directory.", metavar="RUN")]) -> None:
+    """Show what a run did, and write its report as one HTML file."""
+    if not run.is_dir():
+        raise UserError("no such run directory", where=str(run))
+    from burnish.observe.report import render_terminal, write_report
+
+    render_terminal(run)
+    typer.echo(f"report: {write_report(run)}")
+
+
+@sandbox_app.command("check")
+def sandbox_check(
+    backend: Annotated[Literal["process", "memory"], typer.Option(help="Which backend.")] = "process",
+) -> None:
+    """Run the sandbox contract's conformance suite here; exit 1 when a check fails."""
+
+
+@tasks_app.command("list")
+def tasks_list(
+    source: Annotated[str, typer.Option(help="builtin:train, builtin:heldout, humaneval, or a .jsonl file.")] = (
+        "builtin:train"
+    ),
+) -> None:
+    """List the tasks of a source, one a line: id, band, family."""
+    from burnish.tasks.load import load_tasks
+
+    for task in load_tasks(source).tasks:
+        typer.echo(f"{task.id:<40} {task.band:<7} {task.family}")
+
+
+@tasks_app.command("show")
+def tasks_show(
+    task_id: Annotated[str, typer.Argument(help="A task's id, from `burnish tasks list`.", metavar="ID")],
+    source: Annotated[str | None, typer.Option(help="Where to look. Default: the built-in tasks.")] = None,
+) -> None:
+    """Show the public part of a task; hidden tests and the reference stay hidden."""
+    from burnish.tasks.load import load_tasks
+
+    sources = [source] if source else ["builtin:train", "builtin:heldout"]
+    tasks = {task.id: task for name in sources for task in load_tasks(name).tasks}
+    if task_id not in tasks:
+        raise UserError(f"no such task in {' or '.join(sources)}", where=task_id, fix=_closest(task_id, list(tasks)))
+    for line in _public_lines(tasks[task_id]):
+        typer.echo(line)
+
+
+def _closest(word: str, known: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]}?" if close else "see `burnish tasks list`"
+
+
+def _public_lines(task: "Task") -> Iterator[str]:
+    yield f"{task.id}  ({task.band}, family {task.family}, defines {task.entry_point})"
+    yield ""
+    yield task.instruction
+    yield ""
+    for case in task.examples:
+        yield f"    {case.expr} == {case.expected}"
+    for name, text in task.files.items():
+        yield f"\n--- {name}\n{text}"
+
+
+@app.command()
+def version() -> None:
+    """Print burnish's version."""
+    typer.echo(f"burnish {__version__}")
