@@ -1,16 +1,18 @@
 """Families about one or two numbers: arithmetic, divisibility, comparison, digits."""
 
-from burnish.tasks.builtin.inputs import one_of, quarters, whole
+from burnish.tasks.builtin.inputs import listed, one_of, quarters, whole
 from burnish.tasks.family import Family, easy, hard, medium
 
 ARITHMETIC = (
     easy(
         "add(a, b)", "returns the sum of the two numbers", "return a + b",
-        examples=("2, 3", "-1, 1"), hidden=("0, 0", "7, 0", "-4, -6", "0.5, 0.25"), draw=(whole(-99, 99), whole(-99, 99)),
+        examples=("2, 3", "-1, 1"), hidden=("0, 0", "7, 0", "-4, -6", "0.5, 0.25"),
+        draw=(whole(-99, 99), whole(-99, 99)),
     ),
     easy(
         "subtract(a, b)", "returns a minus b", "return a - b",
-        examples=("5, 3", "1, 4"), hidden=("0, 0", "0, 7", "-4, -6", "0.5, 0.25"), draw=(whole(-99, 99), whole(-99, 99)),
+        examples=("5, 3", "1, 4"), hidden=("0, 0", "0, 7", "-4, -6", "0.5, 0.25"),
+        draw=(whole(-99, 99), whole(-99, 99)),
     ),
     easy(
         "multiply(a, b)", "returns the product of the two numbers", "return a * b",
@@ -191,7 +193,7 @@ DISTANCE = (
         "if two are equally close, returns the smaller one",
         "return min(numbers, key=lambda n: (abs(n - target), n))",
         examples=("[1, 5, 9], 6", "[2, 8], 5"), hidden=("[3], 10", "[8, 2], 5", "[-4, 4, 7], 0", "[1, 2, 3], 9"),
-        draw=(lambda rng: [rng.randint(-9, 9) for _ in range(rng.randint(1, 5))], whole(-9, 9)),
+        draw=(listed(whole(-9, 9), 1, 5), whole(-9, 9)),
     ),
 )  # fmt: skip
 
@@ -207,7 +209,8 @@ ROUNDING = (
     ),
     easy(
         "round_two(x)", "returns the number rounded to two decimals", "return round(x, 2)",
-        examples=("3.14159", "2.5"), hidden=("0.0", "1.239", "-7.001", "9.999"), draw=(one_of(0.1234, 5.5551, -2.718, 8.0),),
+        examples=("3.14159", "2.5"), hidden=("0.0", "1.239", "-7.001", "9.999"),
+        draw=(one_of(0.1234, 5.5551, -2.718, 8.0),),
     ),
     medium(
         "fraction_part(x)", "returns the part after the point of a float that is 0 or more, for example 0.25 for 3.25",

@@ -94,7 +94,7 @@ TEXT_LENGTH = (
         examples=("'hello'", "'a b'"), hidden=("''", "'x'", "'   '", "'twelve chars'"), draw=(text(),),
     ),
     easy(
-        "total_length(first, second)", "returns the number of characters of both texts together",
+        "chars_in_both(first, second)", "returns the number of characters of both texts together",
         "return len(first) + len(second)",
         examples=("'ab', 'cde'", "'', 'x'"), hidden=("'', ''", "'hello', ''", "'a', 'a'", "'one two', 'three'"),
         draw=(text(), text()),
@@ -280,7 +280,7 @@ WORD_CHECKS = (
         draw=(sentence(1, 5),),
     ),
     hard(
-        "longest_run(text)", "returns the length of the longest run of equal characters next to each other; "
+        "longest_char_run(text)", "returns the length of the longest run of equal characters next to each other; "
         "an empty text gives 0",
         """
         best = run = 0

@@ -245,7 +245,7 @@ FIND_IN_TEXT = (
         draw=(text(5, 8), whole(0, 5)),
     ),
     medium(
-        "all_positions(text, char)",
+        "positions_of_char(text, char)",
         "returns a list of all the positions, counted from 0, of the character in the text",
         "return [i for i, c in enumerate(text) if c == char]",
         examples=("'banana', 'a'", "'hello', 'z'"), hidden=("'', 'a'", "'a', 'a'", "'xxx', 'x'", "'a b a', ' '"),
