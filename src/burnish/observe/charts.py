@@ -13,7 +13,7 @@ from burnish.observe.text import MINUS, Format, number
 Values = Sequence[float | None]
 
 WIDTH, HEIGHT = 560, 230
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 30
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 12, 30
 MAX_BARS = 120  # more steps than this share a bar; thinner ones cannot be told apart
 NO_STEPS = '<p class="none">No step has ended yet.</p>'
 MAX_HOVERS = 400  # places with a tooltip; a long run would double the size of the page
@@ -103,7 +103,7 @@ def stacked_bars(steps: Sequence[int], parts: Sequence[Line], *, title: str, for
         body += f"<g><title>{html.escape(tip)}</title>{_stack(scale, parts, bar, x, width)}</g>"
         if index in _label_places(len(bars)):
             body += _text(x + width / 2, HEIGHT - 10, str(covered[0]), "middle")
-    return _legend(parts) + _svg(title, body)
+    return _legend(parts, "box") + _svg(title, body)
 
 
 def interval_chart(rows: Sequence[tuple[str, float, tuple[float, float] | None, int]], *, title: str) -> str:
@@ -132,7 +132,7 @@ def interval_chart(rows: Sequence[tuple[str, float, tuple[float, float] | None, 
 
 
 def nice_ticks(low: float, high: float, num: int = 4) -> list[float]:
-    """Round places that cover `low` to `high` in about `num` steps of 1, 2 or 5 times a power of ten.
+    """Round places that cover `low` to `high` in about `num` steps of 1, 2, 2.5 or 5 times a power of ten.
 
     Example: nice_ticks(0.03, 0.87) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     """
@@ -141,9 +141,9 @@ def nice_ticks(low: float, high: float, num: int = 4) -> list[float]:
         low, high = low - pad, high + pad
     raw = (high - low) / num
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * 0.999)
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    digits = max(0, -math.floor(math.log10(step)))
+    digits = max(0, 1 - math.floor(math.log10(step)))  # 2.5 needs one more
     return [round(place * step, digits) + 0.0 for place in range(first, last + 1)]
 
 
@@ -229,8 +229,11 @@ def _stack(scale: _Scale, parts: Sequence[Line], bar: Sequence[float], x: float,
     return drawn
 
 
-def _legend(lines: Sequence[Line]) -> str:
-    keys = "".join(f'<span><i class="b{line.color}"></i>{html.escape(line.label)}</span>' for line in lines)
+def _legend(lines: Sequence[Line], shape: str = "") -> str:
+    keys = "".join(
+        f'<span><i class="b{line.color} {shape or ("dots" if line.dots else "")}"></i>{html.escape(line.label)}</span>'
+        for line in lines
+    )
     return f'<div class="legend">{keys}</div>'
 
 

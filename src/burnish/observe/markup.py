@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
-from burnish.observe.charts import Line, Values, line_chart
+from burnish.observe.charts import Line, Values, line_chart, plain_axis
 from burnish.observe.summary import RunSummary, moving_average
 from burnish.observe.text import Format, inert, number
 
@@ -55,31 +55,28 @@ def count_table(counts: Mapping[str, int], *, heading: str, color: int, none: st
 
 def step_chart(
     run: RunSummary,
-    names: Mapping[str, str],
+    name: str,
+    label: str,
     *,
-    title: str,
+    smooth: bool = True,
     form: Format = number,
-    axis: Format | None = None,
+    axis: Format = plain_axis,
     low: float | None = None,
     high: float | None = None,
 ) -> str:
-    """Fields of step.end over the steps: `names` maps a field to its label. A single field gets a moving average."""
-    series = {name: run.series(name) for name in names}
-    if len(names) == 1:
-        ((name, label),) = names.items()
-        lines = averaged(label, series[name])
-    else:
-        lines = [Line(label=label, values=series[name], color=i + 1) for i, (name, label) in enumerate(names.items())]
-    extra = {} if axis is None else {"axis": axis}
-    return line_chart(list(run.steps), lines, title=title, form=form, low=low, high=high, **extra)
+    """One field of step.end over the steps: dots and their moving average, or a plain line without `smooth`."""
+    values = run.series(name)
+    lines = averaged(label, values) if smooth else [Line(label=label, values=values, color=1)]
+    title = f"{name} by step"
+    return line_chart(list(run.steps), lines, title=title, form=form, axis=axis, low=low, high=high)
 
 
-def averaged(label: str, values: Values, color: int = 1) -> list[Line]:
+def averaged(label: str, values: Values) -> list[Line]:
     """The values as dots, and their moving average over a tenth of the run as a line."""
     window = max(3, len(values) // 10)
     return [
-        Line(label=label, values=values, color=color, dots=True),
-        Line(label=f"mean of the last {window} steps", values=moving_average(values, window), color=color),
+        Line(label=label, values=values, color=1, dots=True),
+        Line(label=f"mean of the last {window} steps", values=moving_average(values, window), color=1),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from burnish.observe.charts import Line, interval_chart, percent_axis, stacked_bars
+from burnish.observe.charts import Line, interval_chart, percent_axis, plain_axis, stacked_bars
 from burnish.observe.compare import Comparison, EvalResult
 from burnish.observe.emit import Event
 from burnish.observe.markup import bar, card, count_table, esc, grid, step_chart, table, tile
@@ -99,7 +99,7 @@ def _tiles(record: RunRecord) -> str:
     speeds = sorted(value for value in run.series("tokens_per_s") if value is not None)
     tiles = (
         tile(f"{len(run.steps)}{planned}", "optimizer steps"),
-        tile(f"{run.training.measured:,} / {run.training.attempted:,}", "training attempts measured / made"),
+        tile(f"{run.training.measured:,}/{run.training.attempted:,}", "training attempts measured"),
         tile(f"{run.total('num_tokens'):,.0f}", "tokens trained"),
         tile(number(speeds[len(speeds) // 2] if speeds else None), "tokens per second, median step"),
         tile(f"{run.drops.total():,}", "attempts dropped, each with a reason"),
@@ -111,18 +111,19 @@ def _tiles(record: RunRecord) -> str:
 def learning(record: RunRecord) -> str:
     """Did it learn, and what."""
     run = record.run
-    return "<h2>Learning</h2>" + grid(
-        card("Reward", step_chart(run, {"reward_mean": "mean of the step's attempts"}, title="reward by step")),
+    charts = (
+        card("Reward", step_chart(run, "reward_mean", "mean of the step's attempts")),
         card(
             "Pass rate in training",
-            step_chart(
-                run, {"pass_rate": "of measured attempts"}, title="pass rate by step", form=percent,
-                axis=percent_axis, low=0.0, high=1.0,
-            ),
+            step_chart(run, "pass_rate", "of measured attempts", form=percent, axis=percent_axis, low=0.0, high=1.0),
         ),
-        card("Pass rate by family", _halves(run.halves(0), "family"), note=_HALVES_NOTE),
-        card("Pass rate by difficulty", _halves(run.halves(1), "band"), note=_HALVES_NOTE),
-    )  # fmt: skip
+    )
+    tables = [
+        card(f"Pass rate by {name}", _halves(groups, name), note=_HALVES_NOTE)
+        for name, groups in (("family", run.halves(0)), ("band", run.halves(1)))
+        if groups
+    ]
+    return "<h2>Learning</h2>" + grid(*charts, *tables)
 
 
 _HALVES_NOTE = "Training attempts of the run's first half (grey) and of its second half (blue); passed of measured."
@@ -143,20 +144,22 @@ def _halves(groups: dict[str, tuple[Tally, Tally]], heading: str) -> str:
         )
         for name, (early, late) in ordered
     ]
-    return table((heading, ">first half", ">second half", ">points", ""), rows, none="No attempt says.")
+    return table((heading, ">first half", ">second half", ">points", ""), rows, none="")
 
 
 def completions(record: RunRecord) -> str:
     """What the answers look like."""
     run = record.run
+    if not run.outcomes:
+        return ""
     stops = count_table(run.stop_reasons, heading="stop reason", color=1, none="No training attempt has ended.")
     return "<h2>Attempts</h2>" + grid(
-        card("Length", step_chart(run, {"length_mean": "tokens per attempt"}, title="length by step", low=0.0)),
-        card("Turns", step_chart(run, {"turns_mean": "turns per attempt"}, title="turns by step", low=0.0)),
+        card("Length", step_chart(run, "length_mean", "tokens per attempt", low=0.0)),
+        card("Turns", step_chart(run, "turns_mean", "turns per attempt", low=0.0)),
         card("How attempts ended", stops),
         card(
             "Lag",
-            step_chart(run, {"lag_max": "oldest trained token"}, title="lag by step", low=0.0, form=lambda v: f"{v:g}"),
+            step_chart(run, "lag_max", "oldest trained token", smooth=False, low=0.0, form=plain_axis),
             note="Policy versions between the sampling of a token and the step that trains it; the bound is max_lag.",
         ),
     )
@@ -165,34 +168,38 @@ def completions(record: RunRecord) -> str:
 def optimisation(record: RunRecord) -> str:
     """What the optimizer saw."""
     run = record.run
-    gap = {"logprob_gap_mean": "mean", "logprob_gap_max": "largest of any token"}
+    if not run.steps:
+        return ""
+    rate = step_chart(run, "clip_fraction", "share of trained tokens", form=percent, axis=percent_axis, low=0.0)
     return "<h2>Optimisation</h2>" + grid(
         card(
             "Entropy",
-            step_chart(run, {"entropy": "of the sampled tokens, nats"}, title="entropy by step", low=0.0),
-            note="A fall to near 0 means that the model has stopped to explore.",
+            step_chart(run, "entropy", "of the sampled tokens, nats", low=0.0),
+            note="A fall to near 0 means that the model no longer explores.",
+        ),
+        card("Loss", step_chart(run, "loss", "policy-gradient loss"), note="Its level says little; a jump says a lot."),
+        card(
+            "Gap between engine and learner, mean",
+            step_chart(run, "logprob_gap_mean", "of all trained tokens", low=0.0),
+            note="Absolute difference of the two logprobs of one sampled token. Growth means that the two disagree.",
         ),
         card(
-            "Gap between engine and learner",
-            step_chart(run, gap, title="logprob gap by step", low=0.0),
-            note="Absolute difference of the two logprobs of the same sampled token. Growth means that they disagree.",
+            "Gap between engine and learner, largest",
+            step_chart(run, "logprob_gap_max", "of any trained token", low=0.0),
+            note="One far token is rounding at a steep place; a rising trend is a fault.",
         ),
-        card("Gradient norm", step_chart(run, {"grad_norm": "before clipping"}, title="gradient norm", low=0.0)),
-        card(
-            "Clipped tokens",
-            step_chart(
-                run, {"clip_fraction": "share of trained tokens"}, title="clip fraction", form=percent,
-                axis=percent_axis, low=0.0,
-            ),
-        ),
-        card("Loss", step_chart(run, {"loss": "policy-gradient loss"}, title="loss by step")),
-        card("Learning rate", step_chart(run, {"lr": "learning rate"}, title="learning rate by step", low=0.0)),
-    )  # fmt: skip
+        card("Gradient norm", step_chart(run, "grad_norm", "before clipping", low=0.0)),
+        card("Learning rate", step_chart(run, "lr", "learning rate", smooth=False, low=0.0)),
+        card("Clipped tokens", rate),
+        card("Largest ratio", step_chart(run, "ratio_max", "policy now over policy then", low=0.0)),
+    )
 
 
 def timing(record: RunRecord) -> str:
     """Where the time went."""
     run = record.run
+    if not run.steps:
+        return ""
     names = {"rollout_s": "rollout", "learn_s": "learn", "publish_s": "publish", "wait_s": "wait"}
     parts = [Line(label=label, values=run.series(name), color=i + 1) for i, (name, label) in enumerate(names.items())]
     rows = [
@@ -202,7 +209,7 @@ def timing(record: RunRecord) -> str:
     split = stacked_bars(list(run.steps), parts, title="seconds per step", form=duration)
     return "<h2>Time</h2>" + grid(
         card("Seconds per step", split + table(("part", ">all steps", ">of wall time"), rows, none="")),
-        card("Tokens per second", step_chart(run, {"tokens_per_s": "of the step"}, title="tokens per second", low=0.0)),
+        card("Tokens per second", step_chart(run, "tokens_per_s", "of the step", low=0.0)),
     )
 
 

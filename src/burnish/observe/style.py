@@ -22,16 +22,15 @@ h3 { font-size: 14px; margin: 0 0 2px; }
 .chip.good { color: var(--good); } .chip.bad { color: var(--bad); } .chip.warn { color: var(--warn); }
 .card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 16px 18px; min-width: 0; }
 .grid2 { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr)); gap: 14px;
-  margin-top: 10px; align-items: start; }
-.stack { display: grid; gap: 14px; min-width: 0; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px; margin-top: 14px; }
-.tile b { display: block; font-size: 21px; font-weight: 650; font-variant-numeric: tabular-nums; }
+  margin-top: 10px; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(165px, 1fr)); gap: 14px; margin-top: 14px; }
+.tile b { display: block; font-size: 19px; font-weight: 650; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .tile { padding: 12px 16px; } .tile span { color: var(--soft); font-size: 13px; }
 .headline { margin-bottom: 14px; display: grid; gap: 4px 28px; align-items: center;
   grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr)); }
 .headline .big { font-size: 40px; font-weight: 700; line-height: 1.15; font-variant-numeric: tabular-nums; }
 .headline .big small { font-size: 20px; font-weight: 500; color: var(--soft); }
-.headline .up { color: var(--good); } .headline .down { color: var(--bad); }
+.headline .big .up { color: var(--good); } .headline .big .down { color: var(--bad); }
 .verdict { font-size: 16px; margin: 8px 0 0; }
 .note, .none { color: var(--soft); font-size: 13px; margin: 0 0 8px; }
 .none { padding: 18px 0; margin: 0; }
@@ -52,12 +51,15 @@ svg .hover { fill: var(--ink); opacity: 0; } svg .hover:hover { opacity: .07; }
 .b1 { background: var(--c1); } .b2 { background: var(--c2); } .b3 { background: var(--c3); }
 .b4 { background: var(--c4); } .b5 { background: var(--c5); }
 .legend { display: flex; flex-wrap: wrap; gap: 2px 16px; font-size: 12.5px; color: var(--soft); margin: 2px 0 4px; }
-.legend i { display: inline-block; width: 10px; height: 10px; border-radius: 3px; margin-right: 6px; }
+.legend i { display: inline-block; width: 16px; height: 3px; border-radius: 2px; margin-right: 6px;
+  vertical-align: 4px; }
+.legend i.dots { width: 6px; height: 6px; border-radius: 3px; opacity: .6; vertical-align: 2px; }
+.legend i.box { width: 10px; height: 10px; vertical-align: 0; }
 .scroll { overflow: auto; max-height: 460px; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: var(--soft); font-size: 12.5px; }
 thead th { position: sticky; top: 0; background: var(--card); }
-th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--rule); vertical-align: top; overflow-wrap: anywhere; }
+th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--rule); vertical-align: top; overflow-wrap: break-word; }
 tr:last-child td { border-bottom: 0; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 td.bar { width: 34%; min-width: 90px; vertical-align: middle; }

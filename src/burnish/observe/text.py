@@ -21,9 +21,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def inert(text: str) -> str:
-    """`text` with every control, format and surrogate character made visible, e.g. ESC as ␛ and U+202E as \\u202e.
+    """`text` with every control, format and surrogate character made visible, e.g. ESC as the four characters \\x1b.
 
-    Example: inert("a\\x1b[31mb") == "a␛[31mb"
+    Example: inert("a\\x1b[31mb") == r"a\\x1b[31mb"
     """
     return _POWERFUL.sub(_visible, text.replace("\r\n", "\n")).expandtabs(4)
 
@@ -106,6 +106,4 @@ def _bar(height: float, span: float) -> str:
 
 def _visible(match: re.Match[str]) -> str:
     code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)  # Unicode's pictures of the controls
-    return "␡" if code == 0x7F else f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
