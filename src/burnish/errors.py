@@ -112,3 +112,17 @@ def boundary(kind: type[BoundaryError], *, during: str) -> Iterator[None]:
         raise kind(f"{during}: deadline exceeded", evidence=repr(error)) from error
     except Exception as error:
         raise kind(f"{during}: {type(error).__name__}: {error}", evidence=repr(error)) from error
+
+
+def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error to show for concurrent work that failed: the first BoundaryError or UserError in it, else the first."""
+    leaves = list(_leaves(group))
+    return next((leaf for leaf in leaves if isinstance(leaf, (BoundaryError, UserError))), leaves[0])
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -261,6 +261,7 @@ class Attempt:
 
     trajectory: Trajectory
     outcome: Outcome
+    grade_s: float = 0.0  # wall time that verification took
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

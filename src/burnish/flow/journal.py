@@ -104,7 +104,7 @@ class Replayed:
     closed: set[int] = field(default_factory=set)  # trained by a committed step, or dropped
     attempts: dict[int, dict[int, Attempt]] = field(default_factory=dict)  # open groups: index -> member -> attempt
     num_void: int = 0  # measured attempts that cannot be used again
-    num_lives: int = 1
+    num_resumes: int = 0
 
 
 def replay_journal(records: Iterable[Record], *, committed_step: int, max_lag: int) -> Replayed:
@@ -126,7 +126,7 @@ def replay_journal(records: Iterable[Record], *, committed_step: int, max_lag: i
             case "drop":
                 state.closed.add(group_index(record["group"]))
             case "resume":
-                state.num_lives += 1
+                state.num_resumes += 1
                 _return_to(record["step"], steps, state, max_lag)
     _return_to(committed_step, steps, state, max_lag)
     return state

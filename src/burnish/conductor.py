@@ -1,0 +1,220 @@
+"""The loops of a run, and where each piece of state becomes final.
+
+     source ──Ticket──► dispatcher ──► rollout + grade ──Attempt──► journal
+                            ▲ slot          ▲ tokens                   │
+                            │               │                        Group
+                          gate ◄─release─ publisher ◄─version─ learner ◄─── buffer
+
+Four loops run at once. `Dispatcher.run` waits for a slot of the lag gate and is woken by the publisher; rollouts wait for
+tokens and sandboxes; `_learn_loop` waits for a step's worth of finished groups and is woken by the buffer;
+`_publish_loop` waits for a new version and is woken by the learner. At lag 0 they take turns, which is synchronous RL.
+
+A run commits every `train.checkpoint_every` steps and when it ends: the checkpoint first, then `commit.json`, which is
+replaced atomically. Whatever kills the run, a resume starts from that file and the journal.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from burnish.errors import BOUNDARIES, BoundaryError, EngineError, first_cause
+from burnish.flow.buffer import GroupBuffer, Judged, StepGroups
+from burnish.flow.dispatch import Dispatcher, Ticket
+from burnish.flow.gate import LagGate
+from burnish.flow.journal import Journal, Replayed
+from burnish.flow.packing import make_batch
+from burnish.flow.source import TaskSource
+from burnish.observe.emit import emit
+from burnish.parts import Parts
+from burnish.reward.advantage import advantages
+from burnish.run_dir import Commit, RunDir
+from burnish.step_report import StepTimes, tell_samples, tell_step
+from burnish.types import Attempt, Measured, Unmeasured
+from burnish.weights.publish import checkpoint_folder, publish_version
+
+BREAKER_GROUPS = 2  # so many groups' worth of attempts unmeasured in a row is an outage, not bad luck
+
+
+class Conductor:
+    """One life of a run, from its committed step to its end."""
+
+    def __init__(
+        self, parts: Parts, run: RunDir, *, commit: Commit, replayed: Replayed, life: int, journal: Journal
+    ) -> None:
+        """`replayed` is what earlier lives left open and closed; `life` counts from 0."""
+        self._parts, self._run, self._journal = parts, run, journal
+        self._config = config = parts.config
+        self.step = commit.step
+        self.running = False
+        self._committed = commit
+        self._gate = LagGate(groups_per_step=config.flow.groups_per_step, max_lag=config.flow.max_lag)
+        self._buffer = GroupBuffer(
+            groups_per_step=config.flow.groups_per_step,
+            max_lag=config.flow.max_lag,
+            advantage_fn=lambda rewards: advantages(rewards, estimator=config.learner.advantage),
+            on_closed=self._on_dropped,
+        )
+        self._dispatcher = Dispatcher(
+            source=TaskSource(len(parts.train.tasks), seed=config.seed, closed=replayed.closed),
+            tasks=parts.train.tasks,
+            gate=self._gate,
+            group_size=config.flow.group_size,
+            max_concurrent=parts.max_concurrent,
+            seed=config.seed,
+            life=life,
+            attempt=parts.attempt_runner(),
+            on_attempt=self._on_attempt,
+            on_group=self._buffer.put,
+            finished=replayed.attempts,
+        )
+        self._published: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self._num_unmeasured_in_a_row = 0
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ends the run after the step that is under way; what is done is committed."""
+        self._stop.set()
+
+    async def run(self, *, deadline: float | None) -> str:
+        """Trains until the last step, `deadline` (monotonic seconds) or `stop()`; answers which of them ended it.
+
+        Raises the BoundaryError that ended the run. The last commit then stands as it was.
+        """
+        self.running = True
+        try:
+            async with asyncio.TaskGroup() as loops:
+                others = [
+                    loops.create_task(self._dispatcher.run(), name="dispatch"),
+                    loops.create_task(self._publish_loop(), name="publish"),
+                    loops.create_task(self._tell_load(), name="load"),
+                ]
+                reason = await self._learn_loop(deadline)
+                await self._published.join()  # whoever evaluates next wants the last version
+                for task in others:
+                    task.cancel()
+            await self._commit()
+        except BaseExceptionGroup as failures:
+            raise first_cause(failures) from failures
+        finally:
+            self.running = False
+        return reason
+
+    async def _learn_loop(self, deadline: float | None) -> str:
+        """Batch, step, publish, journal, commit. Waits for finished groups; woken by the buffer."""
+        step_s = 0.0
+        while self.step < self._config.train.num_steps:
+            if deadline is not None and time.monotonic() + step_s > deadline:
+                return "time_limit"
+            began = time.monotonic()
+            groups = await self._next_groups()
+            if groups is None:
+                return "interrupted"
+            await self._learn(groups, began)
+            step_s = max(0.7 * step_s, time.monotonic() - began)
+            if self.step % self._config.train.checkpoint_every == 0:
+                await self._commit()
+        return "completed"
+
+    async def _next_groups(self) -> StepGroups | None:
+        """The next step's groups; None when the run is to stop."""
+        flow = self._config.flow
+        patience_s = flow.attempt_timeout_s * (flow.max_attempt_retries + 2)
+        taking = asyncio.create_task(self._buffer.take(version=self.step, timeout_s=patience_s))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({taking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return None if self._stop.is_set() else await taking
+        finally:
+            taking.cancel()
+            stopping.cancel()
+            await asyncio.gather(taking, stopping, return_exceptions=True)
+
+    async def _learn(self, groups: StepGroups, began: float) -> None:
+        """One optimizer step, written down before anybody may build on it."""
+        config, learner = self._config, self._parts.learner
+        batch = make_batch(groups.trained, step=self.step, temperature=config.agent.temperature)
+        taken = time.monotonic()
+        metrics = await learner.step(batch)
+        learned = time.monotonic()
+        self.step += 1
+        self._journal.step(
+            self.step,
+            trained={judged.group.id: [t.id for t in judged.trajectories] for judged in groups.trained},
+            dropped={judged.group.id: str(judged.drop) for judged in groups.dropped},
+        )
+        with publish_version(self._run.weights, self.step) as folder:
+            await learner.publish(folder)
+        self._published.put_nowait((self.step, groups.num_groups))
+        published = time.monotonic()
+        for judged in groups.dropped:
+            _tell_drop(judged)
+        times = StepTimes(
+            wait_s=taken - began, learn_s=learned - taken, publish_s=published - learned, wall_s=published - began
+        )
+        tell_step(self.step, groups, metrics, times)
+        tell_samples(self.step, groups, self._parts.train_by_id, self._parts.renderer)
+
+    async def _publish_loop(self) -> None:
+        """New weights to the engine, then new slots to the dispatcher. Waits for a version; woken by the learner."""
+        while True:
+            version, num_groups = await self._published.get()
+            began = time.monotonic()
+            await self._parts.engine.update_weights(self._run.weights / f"v{version:06d}", version)
+            emit("publish", version=version, wall_s=time.monotonic() - began)
+            num_left = (self._config.train.num_steps - version) * self._config.flow.groups_per_step
+            self._gate.num_slots = min(self._gate.num_slots, num_left)  # no step will want more
+            self._gate.release(num_groups)
+            self._published.task_done()
+
+    async def _commit(self) -> None:
+        """Checkpoint first, then the file that makes it count."""
+        if self.step == self._committed.step:
+            return
+        began = time.monotonic()
+        keep = self._config.train.keep_checkpoints + 1  # the committed one must outlive the moment before the commit
+        with checkpoint_folder(self._run.checkpoints, self.step, keep=keep) as folder:
+            await self._parts.learner.save_checkpoint(folder)
+        self._journal.sync()
+        self._committed = Commit(step=self.step, checkpoint=f"step-{self.step:06d}")
+        self._run.write_commit(self._committed)
+        emit("checkpoint", step=self.step, path=f"checkpoints/step-{self.step:06d}", wall_s=time.monotonic() - began)
+
+    async def _tell_load(self) -> None:
+        """Engine load for the live view, every two seconds."""
+        tokens, at = 0, time.monotonic()
+        while True:
+            await asyncio.sleep(2.0)
+            with contextlib.suppress(EngineError):  # a dead engine is reported by those who needed it
+                stats = await self._parts.engine_stats()
+                now = time.monotonic()
+                rate = max(0, stats.num_generated_tokens - tokens) / (now - at)
+                tokens, at = stats.num_generated_tokens, now
+                emit("engine.stats", **asdict(stats), tokens_per_s=rate)
+
+    def _on_attempt(self, ticket: Ticket, attempt: Attempt) -> None:
+        self._journal.attempt(attempt, member=ticket.member)
+        if isinstance(attempt.outcome, Measured):
+            self._num_unmeasured_in_a_row = 0
+            return
+        self._num_unmeasured_in_a_row += 1
+        if self._num_unmeasured_in_a_row >= BREAKER_GROUPS * self._config.flow.group_size:
+            raise _named(attempt.outcome, self._num_unmeasured_in_a_row)
+
+    def _on_dropped(self, judged: Judged) -> None:
+        """A group that ends outside a step gives its slot back at once."""
+        self._journal.drop(judged.group.id, reason=str(judged.drop))
+        _tell_drop(judged)
+        self._gate.release(1)
+
+
+def _tell_drop(judged: Judged) -> None:
+    emit("drop", reason=judged.drop, num=len(judged.group.attempts), group_id=judged.group.id)
+
+
+def _named(outcome: Unmeasured, num: int) -> BoundaryError:
+    """The error of an outage: the boundary and the cause of its last failure."""
+    kinds: Mapping[str, type[BoundaryError]] = {kind.boundary: kind for kind in BOUNDARIES}
+    kind = kinds.get(outcome.boundary, BoundaryError)
+    return kind(f"{num} attempts in a row could not be measured; the last: {outcome.cause}", evidence=outcome.evidence)

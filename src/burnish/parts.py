@@ -1,0 +1,139 @@
+"""The parts of a run, opened in order and closed in reverse, whatever happens in between."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from burnish.attempts import AttemptRunner
+from burnish.config import RunConfig
+from burnish.engine.local import EngineStats, LocalEngine, load_tokenizer
+from burnish.engine.restart import RestartingEngine
+from burnish.learn.client import Learner
+from burnish.reward.grade import HiddenTests
+from burnish.rollout.agent import CodeAgent
+from burnish.rollout.loop import RolloutSetup
+from burnish.rollout.render import ChatRenderer, Renderer
+from burnish.sandbox import make_backend
+from burnish.sandbox.base import SandboxBackend
+from burnish.tasks.load import load_tasks
+from burnish.types import PolicyVersion, Sampling, Task, TaskSet
+from burnish.weights.model_files import resolve_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Everything a run needs, alive."""
+
+    config: RunConfig
+    train: TaskSet
+    heldout: TaskSet
+    renderer: Renderer
+    backend: SandboxBackend
+    engine: RestartingEngine
+    learner: Learner
+
+    @cached_property
+    def train_by_id(self) -> dict[str, Task]:
+        return {task.id: task for task in self.train.tasks}
+
+    @property
+    def max_concurrent(self) -> int:
+        return min(self.config.engine.num_slots, self.config.sandbox.max_live)
+
+    def sampling(self, temperature: float) -> Sampling:
+        agent = self.config.agent
+        return Sampling(max_new_tokens=agent.max_new_tokens, temperature=temperature, stop_ids=self.renderer.stop_ids)
+
+    def attempt_runner(
+        self, *, tasks: TaskSet | None = None, temperature: float | None = None, label: str | None = None
+    ) -> AttemptRunner:
+        """Attempts at the training tasks, or at an evaluation's with its own temperature and label."""
+        config = self.config
+        tasks = tasks or self.train
+        setup = RolloutSetup(
+            generate=self.engine.generate,
+            backend=self.backend,
+            renderer=self.renderer,
+            agent=CodeAgent(),
+            sampling=self.sampling(config.agent.temperature if temperature is None else temperature),
+            max_turns=config.agent.max_turns,
+            max_context_tokens=config.model.max_context_tokens,
+        )
+        return AttemptRunner(
+            setup=setup,
+            grader=HiddenTests(vault=tasks.vault, backend=self.backend),
+            max_retries=config.flow.max_attempt_retries,
+            timeout_s=config.flow.attempt_timeout_s,
+            label=label,
+        )
+
+    async def engine_stats(self) -> EngineStats:
+        inner = self.engine.inner
+        assert isinstance(inner, LocalEngine)
+        return await inner.stats()
+
+
+@contextlib.asynccontextmanager
+async def open_parts(
+    config: RunConfig, *, logs: Path, checkpoint: Path | None, version: PolicyVersion
+) -> AsyncIterator[Parts]:
+    """Loads tasks and model, starts sandboxes, engine and learner. `checkpoint` None starts from the model itself.
+
+    Raises UserError for tasks or a model that cannot be used, a BoundaryError for a part that does not start.
+    """
+    train = load_tasks(config.tasks.train, bands=config.tasks.bands, max_tasks=config.tasks.max_tasks)
+    heldout = load_tasks(config.tasks.heldout)
+    model_dir = await asyncio.to_thread(resolve_model, config.model.path)
+    renderer = ChatRenderer(load_tokenizer(model_dir))
+    start_engine = partial(start_local_engine, config=config, log_path=logs / "engine.log")
+    async with AsyncExitStack() as stack:
+        backend = make_backend(config.sandbox.backend)
+        stack.push_async_callback(backend.close)
+        engine_task = asyncio.create_task(
+            RestartingEngine.start(start_engine, path=checkpoint or model_dir, version=version)
+        )
+        stack.push_async_callback(_close_engine, engine_task)
+        learner = await Learner.start(
+            model_dir,
+            config=config.learner,
+            model=config.model,
+            max_lag=config.flow.max_lag,
+            log_path=logs / "learner.log",
+            resume_from=checkpoint,
+        )
+        stack.push_async_callback(learner.close)
+        yield Parts(
+            config=config,
+            train=train,
+            heldout=heldout,
+            renderer=renderer,
+            backend=backend,
+            engine=await engine_task,
+            learner=learner,
+        )
+
+
+async def start_local_engine(path: Path, version: PolicyVersion, *, config: RunConfig, log_path: Path) -> LocalEngine:
+    """The local engine as a recipe describes it, with the weights at `path`."""
+    return await LocalEngine.start(
+        path,
+        dtype=config.model.dtype,
+        device=config.engine.device,
+        num_slots=config.engine.num_slots,
+        num_threads=config.engine.num_threads,
+        max_context_tokens=config.model.max_context_tokens,
+        version=version,
+        log_path=log_path,
+        request_timeout_s=config.engine.request_timeout_s,
+    )
+
+
+async def _close_engine(starting: "asyncio.Task[RestartingEngine]") -> None:
+    """Engine and learner start side by side, so an engine may have to be closed that nobody waited for."""
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await (await starting).close()

@@ -1,0 +1,187 @@
+"""Public fakes and builders for tests of burnish and of what is built on it. No torch, no sandbox host, no clock.
+
+A fake passes the same contract suite as the real part: `ScriptedEngine` that of engines, `MemorySandbox` that of sandboxes.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from burnish.errors import EngineError
+from burnish.rollout.render import Message
+from burnish.sandbox.memory import MemorySandbox
+from burnish.types import (
+    Action,
+    Attempt,
+    Case,
+    Completion,
+    FinishReason,
+    Group,
+    Hidden,
+    Measured,
+    Outcome,
+    PolicyVersion,
+    Sampling,
+    Step,
+    Task,
+    TaskSet,
+    Trajectory,
+    Vault,
+)
+
+__all__ = [
+    "CharRenderer",
+    "FakeClock",
+    "MemorySandbox",
+    "ScriptedEngine",
+    "make_attempt",
+    "make_group",
+    "make_task_set",
+]
+
+STOP_ID = 0  # CharRenderer's end of an answer
+
+
+class CharRenderer:
+    """One token per character, so that a test can read token ids. Stop token: 0."""
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        return (STOP_ID,)
+
+    def start(self, messages: Sequence[Message], /) -> tuple[int, ...]:
+        return _ids("".join(f"<{message['role']}>{message['content']}" for message in messages) + "<assistant>")
+
+    def follow_up(self, observation: str, /, *, ended: bool) -> tuple[int, ...]:
+        return (*(() if ended else (STOP_ID,)), *_ids(f"<user>{observation}<assistant>"))
+
+    def decode(self, token_ids: Sequence[int], /) -> str:
+        return "".join(map(chr, filter(None, token_ids)))
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return tuple(map(ord, text))
+
+
+AnswerFn = Callable[[str, Sampling], str | Awaitable[str]]
+
+
+class ScriptedEngine:
+    """An engine whose answers are a function of the prompt's text. Raise EngineError in it to script a failure.
+
+    Example: ScriptedEngine(lambda prompt, sampling: "```python\\ndef add(a, b):\\n    return a + b\\n```")
+    """
+
+    def __init__(self, answer: AnswerFn, *, version: PolicyVersion = 0) -> None:
+        self._answer = answer
+        self.version = version
+        self.updates: list[tuple[Path, PolicyVersion]] = []
+        self.num_requests = 0
+        self.closed = False
+
+    async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
+        if self.closed:
+            raise EngineError("closed")
+        if not prompt_ids:
+            raise EngineError("empty prompt")
+        self.num_requests += 1
+        answer = self._answer(CharRenderer().decode(prompt_ids), sampling)
+        text = answer if isinstance(answer, str) else await answer
+        await asyncio.sleep(0)  # a real engine always lets others run
+        ids = (*_ids(text), STOP_ID)
+        finish: FinishReason = "stop"
+        if len(ids) > sampling.max_new_tokens:
+            ids, finish = ids[: sampling.max_new_tokens], "length"
+        logprob = math.log(0.5)
+        return Completion(
+            token_ids=ids, logprobs=(logprob,) * len(ids), versions=(self.version,) * len(ids), finish=finish
+        )
+
+    async def update_weights(self, path: Path, version: PolicyVersion, /) -> None:
+        self.version = version
+        self.updates.append((path, version))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class FakeClock:
+    """Seconds that pass only when told to.
+
+    Example:
+        >>> clock = FakeClock()
+        >>> clock.advance(2.5)
+        >>> clock()
+        2.5
+    """
+
+    def __init__(self, now: float = 0.0) -> None:
+        self._now = now
+
+    def __call__(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError(f"time does not go back: {seconds}")
+        self._now += seconds
+
+
+def make_task_set(num: int = 2) -> TaskSet:
+    """Tasks `plus_0`, `plus_1`, ...: functions of one number that add 0, 1, ... to it."""
+    tasks, hidden = [], {}
+    for n in range(num):
+        name = f"plus_{n}"
+        tasks.append(
+            Task(
+                id=f"plus/{name}",
+                family=f"plus{n % 2}",
+                instruction=f"Write a Python function `{name}(x)` that returns x + {n}.",
+                entry_point=name,
+                examples=(Case(expr=f"{name}(1)", expected=str(1 + n)),),
+            )
+        )
+        hidden[tasks[-1].id] = Hidden(
+            task_id=tasks[-1].id,
+            reference=f"def {name}(x):\n    return x + {n}\n",
+            cases=(Case(expr=f"{name}(-5)", expected=str(n - 5)), Case(expr=f"{name}(10)", expected=str(10 + n))),
+        )
+    return TaskSet(name="plus", tasks=tuple(tasks), vault=Vault(hidden))
+
+
+def make_attempt(
+    *,
+    id: str = "g000000.0",
+    outcome: Outcome | None = None,
+    prompt: Sequence[int] = (1, 2, 3),
+    answers: Sequence[Sequence[int]] = ((4, 5),),
+    versions: Sequence[PolicyVersion] = (0,),
+    scores: Mapping[str, float] | None = None,
+    reward: float = 1.0,
+) -> Attempt:
+    """An attempt with one step per answer; `versions[i]` sampled answer i, the last one all that follow."""
+    steps = tuple(
+        Step(
+            prompt_ids=tuple(prompt) if number == 0 else (9, 9),
+            output_ids=tuple(answer),
+            logprobs=tuple(-0.1 * (place + 1) for place in range(len(answer))),
+            versions=(versions[min(number, len(versions) - 1)],) * len(answer),
+            finish="stop",
+            action=Action(kind="code", text="pass"),
+            observation="seen",
+        )
+        for number, answer in enumerate(answers)
+    )
+    trajectory = Trajectory(
+        id=id, group_id=id.partition(".")[0], task_id="t/0", family="t", steps=steps, stop_reason="max_turns"
+    )
+    return Attempt(trajectory=trajectory, outcome=outcome or Measured(scores=dict(scores or {}), reward=reward))
+
+
+def make_group(rewards: Sequence[float], *, id: str = "g000000", version: PolicyVersion = 0) -> Group:
+    """A group with one measured attempt per reward, all sampled by `version`."""
+    attempts = tuple(
+        make_attempt(id=f"{id}.{member}", reward=reward, versions=(version,)) for member, reward in enumerate(rewards)
+    )
+    return Group(id=id, task_id="t/0", family="t", attempts=attempts)

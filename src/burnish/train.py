@@ -1,0 +1,199 @@
+"""`burnish train`: one run from its recipe to its report. Wires the parts, owns the start, the phases and the end.
+
+    load ──► evaluate held-out ──► train (conductor.py) ──► evaluate held-out ──► report
+
+Ctrl-C ends the run after the step that is under way and commits it; a second one ends it at once, and a resume goes on
+from the last commit. Whatever ends a run, its parts are closed here.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from rich.console import Console
+
+from burnish import __version__
+from burnish.conductor import Conductor
+from burnish.config import RunConfig, config_digest
+from burnish.errors import BoundaryError, UserError
+from burnish.evaluate.result import EvalResult, read_result, write_result
+from burnish.evaluate.suite import compare, evaluate
+from burnish.flow.dispatch import Ticket
+from burnish.flow.journal import Journal, read_journal, replay_journal
+from burnish.observe.emit import attached, emit
+from burnish.observe.events import EventLog, read_events
+from burnish.observe.live import LiveView
+from burnish.observe.report import render_terminal, write_report
+from burnish.parts import Parts, open_parts
+from burnish.run_dir import Commit, RunDir
+from burnish.types import Attempt, Task
+from burnish.weights.publish import whole_folder
+
+INTERRUPTED = 130  # the shell's exit code for ctrl-C
+EVAL_MARGIN = 1.15  # the trained model may answer at greater length than the one that was timed
+
+
+def train(config: RunConfig, *, run_dir: Path | None = None, resume: bool = False, force_config: bool = False) -> int:
+    """Runs a recipe and answers the exit code: 0 done, 130 interrupted (and resumable).
+
+    Raises UserError for a request that cannot be carried out, BoundaryError for a failure that ended the run.
+    """
+    if resume:
+        if run_dir is None:
+            raise UserError("which run is to be continued?", where="--run-dir")
+        run = RunDir.reopen(config, run_dir, force_config=force_config)
+    else:
+        run = RunDir.create(config, run_dir)
+    console = Console()
+    with ExitStack() as stack:
+        stack.callback(run.close)
+        history = read_events(run.events) if resume and run.events.exists() else ()
+        stack.enter_context(attached(stack.enter_context(EventLog(run.events))))
+        stack.enter_context(attached(stack.enter_context(LiveView(console, history=history))))
+        console.print(f"run directory: {run.path}", highlight=False)
+        reason = asyncio.run(_Session(config, run, resumed=resume).run())
+    if reason == "interrupted":
+        console.print(f"interrupted; continue with: burnish train ... --resume --run-dir {run.path}", highlight=False)
+        return INTERRUPTED
+    _print_end(console, run)
+    return 0
+
+
+class _Session:
+    """The phases of one life of a run."""
+
+    def __init__(self, config: RunConfig, run: RunDir, *, resumed: bool) -> None:
+        self._config, self._run, self._resumed = config, run, resumed
+        self._began = time.monotonic()
+        self._conductor: Conductor | None = None
+        self._interrupts = 0
+        self._main: asyncio.Task[str] | None = None
+
+    async def run(self) -> str:
+        """Answers why the run ended: completed, time_limit or interrupted. Emits `run.end` in every case."""
+        self._main = asyncio.current_task()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._on_interrupt)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._on_interrupt)
+        emit(
+            "run.start",
+            run=self._run.path.name,
+            seed=self._config.seed,
+            digest=config_digest(self._config),
+            num_steps=self._config.train.num_steps,
+            time_limit_s=self._config.train.time_limit_s,
+            version=__version__,
+            model=self._config.model.path,
+        )
+        reason, cause = "failed", None
+        try:
+            reason = await self._phases()
+        except asyncio.CancelledError:
+            if self._interrupts == 0:
+                raise
+            reason = "interrupted"
+        except (BoundaryError, UserError) as error:
+            cause = str(error)
+            raise
+        finally:
+            step = self._conductor.step if self._conductor else 0
+            emit("run.end", reason=reason, cause=cause, step=step, wall_s=time.monotonic() - self._began)
+        return reason
+
+    async def _phases(self) -> str:
+        emit("phase", name="load")
+        commit = self._run.read_commit()
+        checkpoint = self._run.checkpoints / commit.checkpoint if commit.checkpoint else None
+        async with open_parts(self._config, logs=self._run.logs, checkpoint=checkpoint, version=commit.step) as parts:
+            before = await self._evaluate(parts, "before")
+            emit("phase", name="train")
+            with closing(Journal(self._run.journal)) as journal:
+                self._conductor = self._make_conductor(parts, commit, journal)
+                reason = await self._conductor.run(deadline=self._deadline(before.wall_s))
+            if reason == "interrupted":
+                return reason
+            after = await self._evaluate(parts, "after")
+            emit("phase", name="report")
+            with whole_folder(self._run.path, "model", keep=1, durable=True) as folder:
+                await parts.learner.publish(folder)
+            self._write_summary(before, after)
+        return reason
+
+    def _make_conductor(self, parts: Parts, commit: Commit, journal: Journal) -> Conductor:
+        """Goes on from the commit and the journal, which for a new run are both empty."""
+        records = read_journal(self._run.journal)
+        replayed = replay_journal(records, committed_step=commit.step, max_lag=self._config.flow.max_lag)
+        life = 0
+        if self._resumed:
+            life = replayed.num_resumes + 1
+            journal.resume(step=commit.step)
+            emit("run.resume", step=commit.step, num_dropped=replayed.num_void)
+            emit("drop", reason="resume_orphan", num=replayed.num_void, group_id=None)
+        return Conductor(parts, self._run, commit=commit, replayed=replayed, life=life, journal=journal)
+
+    def _deadline(self, eval_s: float) -> float | None:
+        limit_s = self._config.train.time_limit_s
+        return None if limit_s is None else self._began + limit_s - EVAL_MARGIN * eval_s
+
+    async def _evaluate(self, parts: Parts, label: str) -> EvalResult:
+        """The held-out suite; the result of an earlier life is read back instead of measured again."""
+        path = self._run.path / f"eval-{label}.json"
+        emit("phase", name=f"eval_{label}")
+        if path.exists():
+            return read_result(path)
+        config = self._config.evaluate
+        attempt = parts.attempt_runner(tasks=parts.heldout, temperature=config.temperature, label=label)
+        numbers = {task.id: number for number, task in enumerate(parts.heldout.tasks)}
+
+        async def sample(task: Task, number: int) -> Attempt:
+            # One seed per task and sample, the same before and after, so that the two are compared like with like.
+            seed = (self._config.seed * 1_000_003 + numbers[task.id]) * 1_009 + number
+            group = f"{label}.{task.id}"
+            return await attempt(
+                Ticket(
+                    index=numbers[task.id], member=number, id=f"{group}.{number}", group_id=group, task=task, seed=seed
+                )
+            )
+
+        result = await evaluate(
+            parts.heldout.tasks,
+            sample,
+            suite=parts.heldout.name,
+            label=label,
+            sampling=parts.sampling(config.temperature),
+            samples_per_task=config.samples_per_task,
+            max_concurrent=parts.max_concurrent,
+            max_turns=self._config.agent.max_turns,
+        )
+        write_result(result, path)
+        return result
+
+    def _write_summary(self, before: EvalResult, after: EvalResult) -> None:
+        assert self._conductor is not None
+        self._run.write_json(
+            "summary.json",
+            {
+                **compare(before, after).summary(),
+                "num_steps": self._conductor.step,
+                "wall_s": round(time.monotonic() - self._began, 1),
+                "seed": self._config.seed,
+            },
+        )
+
+    def _on_interrupt(self) -> None:
+        """First: end after this step, or at once where nothing would be lost. Then: at once. Then: no matter what."""
+        self._interrupts += 1
+        if self._interrupts > 2:
+            os._exit(INTERRUPTED)  # workers and sandboxes notice that their owner is gone
+        if self._interrupts == 1 and self._conductor is not None and self._conductor.running:
+            self._conductor.stop()
+        elif self._main is not None:
+            self._main.cancel()
+
+
+def _print_end(console: Console, run: RunDir) -> None:
+    report = write_report(run.path)
+    console.print(render_terminal(run.path))
+    console.print(f"report: {report}", highlight=False)
