@@ -1,0 +1,85 @@
+"""What a test may not leave behind (invariant I7), as snapshots that can be compared.
+
+Cheap on purpose: every test is checked. The test session has a system temp folder of its own, so whatever appears there
+was left by a test and not by a neighbour on the machine.
+"""
+
+import asyncio
+import functools
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+GRACE_S = 3.0  # a thread or process that was told to end may need a moment; only a leaking test waits this long
+_POLL_S = 0.02
+_LOOP_TICKS = 5  # a cancelled task needs a few to unwind
+
+
+def leftovers() -> set[str]:
+    """Everything now there that a test could leave: threads, processes, mounts, cgroups, temporary files."""
+    return {*_threads(), *_children(), *_mounts(), *_cgroups(), *_temp_entries()}
+
+
+def remaining(before: set[str]) -> list[str]:
+    """What was not there before and does not go away within the grace period."""
+    deadline = time.monotonic() + GRACE_S
+    while (extra := leftovers() - before) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return sorted(extra)
+
+
+def watched(test: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """The test, failing when it leaves an asyncio task running."""
+
+    @functools.wraps(test)
+    async def run(*args: Any, **kwargs: Any) -> None:
+        before = asyncio.all_tasks()
+        await test(*args, **kwargs)
+        for _ in range(_LOOP_TICKS):
+            await asyncio.sleep(0)
+        left = [task for task in asyncio.all_tasks() - before if not task.done()]
+        assert not left, f"the test left asyncio tasks running: {left}"
+
+    return run
+
+
+def _threads() -> set[str]:
+    main = threading.main_thread()
+    alive = [t for t in threading.enumerate() if t is not main and not t.daemon]
+    return {f"thread {t.name} ({t.ident})" for t in alive}
+
+
+def _children() -> set[str]:
+    try:  # the usual case costs one system call
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(process.cmdline()):
+                found.add(f"process {process.pid}: {' '.join(process.cmdline())[:200]}")
+        except psutil.NoSuchProcess:
+            continue  # it ended while we looked
+    return found
+
+
+def _mounts() -> set[str]:
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return {f"mount {line}" for line in mounts if "burnish" in line or tempfile.gettempdir() in line}
+
+
+def _cgroups() -> set[str]:
+    root = Path("/sys/fs/cgroup")
+    patterns = (f"burnish*{os.getpid()}*", f"*/burnish*{os.getpid()}*")  # v2 or named by us; v1 below each controller
+    return {f"cgroup {path}" for pattern in patterns for path in root.glob(pattern)}
+
+
+def _temp_entries() -> set[str]:
+    return {f"left in the temp folder: {entry.name}" for entry in Path(tempfile.gettempdir()).iterdir()}
