@@ -77,7 +77,7 @@ def _caption(result: EvalResult) -> str:
         if (estimate := result.pass_at(k))
     ]
     if result.num_unmeasured_tasks:
-        parts.append(f"{result.num_unmeasured_tasks} tasks without a measured attempt are in no rate but the last")
+        parts.append(f"tasks without a measured attempt, in no rate but the last: {result.num_unmeasured_tasks}")
     return "\n".join(parts)
 
 
@@ -85,7 +85,7 @@ def _comparison_caption(comparison: Comparison) -> str:
     num_families = comparison.paired.diff.num_clusters if comparison.paired else 0
     parts = [f"{comparison.num_pairs} tasks in {num_families} families, paired; interval clustered by family"]
     if comparison.num_excluded:
-        parts.append(f"{comparison.num_excluded} tasks left out: no measured attempt on one side or both")
+        parts.append(f"tasks left out (no measured attempt on one side or both): {comparison.num_excluded}")
     if comparison.differing_settings:
         parts.append("not run alike: " + "; ".join(comparison.differing_settings))
     return "\n".join(parts)

@@ -213,14 +213,14 @@ def compare(before: EvalResult, after: EvalResult) -> Comparison:
     if old.keys() != new.keys():
         odd = sorted(old.keys() ^ new.keys())
         raise UserError(
-            f"cannot be compared: {len(odd)} tasks are in only one of the two results, the first is {odd[0]!r}",
+            f"cannot be compared: {odd[0]!r} is in only one of the two results (such tasks: {len(odd)})",
             where=before.suite,
             fix="evaluate both on the same tasks (tasks.max_tasks and tasks.bands choose them)",
         )
     changed = sorted(id for id in old if (old[id].digest, old[id].family) != (new[id].digest, new[id].family))
     if changed:
         raise UserError(
-            f"cannot be compared: {len(changed)} tasks changed in between, the first is {changed[0]!r}",
+            f"cannot be compared: {changed[0]!r} changed in between (such tasks: {len(changed)})",
             where=before.suite,
             fix="evaluate both with one version of the suite",
         )
