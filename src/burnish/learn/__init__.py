@@ -1,0 +1,1 @@
+"""What changes: losses, the model over packed trees, the optimizer step, checkpoints, in a process of its own."""

@@ -1,0 +1,155 @@
+# ruff: noqa: N815 (fields carry shape suffixes)
+"""Packed rows as one forest of token segments, ready for one forward pass.
+
+Legend: `L` tokens of the forest, `N` loss tokens, `M` sibling segments attended together, `T` tokens of the longest of
+them, `P` tokens of their common prefix.
+
+Rows are laid one after the other as separate trees. Attention is planned per set of siblings: segments with one parent
+see the same prefix, so their queries and keys form dense rectangles and nothing is computed for pairs of tokens that
+may not see each other.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from burnish.types import PackedRow
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Siblings:
+    """Segments with the same ancestors, padded to one length. Padding repeats token 0 and is never read back.
+
+    Example: prompt (0, 1), children (2, 3) and (4,): query_MT = [[2, 3], [4, 0]], prefix_P = [0, 1]
+    """
+
+    query_MT: Tensor  # int64, indices into the forest
+    prefix_P: Tensor  # int64, tokens of all ancestors in path order
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forest:
+    """One micro-batch. All tensors are on the model's device."""
+
+    ids_L: Tensor  # int64
+    positions_L: Tensor  # int64, depth on the path from the root
+    siblings: tuple[Siblings, ...]
+    gather_L: Tensor  # int64: where token i stands in the concatenation of all flattened `query_MT`
+    predecessor_N: Tensor  # int64: the hidden state that predicts the loss token
+    target_N: Tensor  # int64, token ids
+    behaviour_N: Tensor  # float32
+    advantage_N: Tensor  # float32
+    weight_N: Tensor  # float32, shares of the whole batch's loss
+    on_policy_N: Tensor  # bool: sampled by the version that is being updated
+    places: tuple[tuple[int, int], ...]  # [N] (row, token) in the batch, for error messages
+
+
+def micro_batches(rows: Sequence[PackedRow], max_tokens: int) -> list[list[int]]:
+    """Row numbers in runs of at most `max_tokens` tokens, in order; a longer row is a run of its own."""
+    runs: list[list[int]] = []
+    size = 0
+    for number, row in enumerate(rows):
+        if not runs or size + len(row.ids) > max_tokens:
+            runs.append([])
+            size = 0
+        runs[-1].append(number)
+        size += len(row.ids)
+    return runs
+
+
+def plant(
+    rows: Sequence[PackedRow],
+    weights: Sequence[Sequence[float]],
+    numbers: Sequence[int],
+    *,
+    version: int,
+    device: torch.device | str = "cpu",
+) -> Forest:
+    """The forest of the rows `numbers`; `weights` as `token_weights` gives them for all `rows`."""
+
+    def ints(values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.int64, device=device)
+
+    def floats(values: Sequence[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=device)
+
+    ids, positions, places, predecessors, spans, parents = _lay_out(rows, numbers)
+    siblings, gather = _plan_attention(spans, parents, len(ids))
+    return Forest(
+        ids_L=ints(ids),
+        positions_L=ints(positions),
+        siblings=tuple(Siblings(query_MT=ints_2d(q, device), prefix_P=ints(p)) for q, p in siblings),
+        gather_L=ints(gather),
+        predecessor_N=ints(predecessors),
+        target_N=ints([rows[r].ids[i] for r, i in places]),
+        behaviour_N=floats([rows[r].logprobs[i] for r, i in places]),
+        advantage_N=floats([rows[r].advantages[i] for r, i in places]),
+        weight_N=floats([weights[r][i] for r, i in places]),
+        on_policy_N=torch.tensor([rows[r].versions[i] == version for r, i in places], device=device),
+        places=tuple(places),
+    )
+
+
+def ints_2d(values: Sequence[Sequence[int]], device: torch.device | str) -> Tensor:
+    return torch.tensor(values, dtype=torch.int64, device=device)
+
+
+Span = tuple[int, int]  # first token of a segment in the forest, and one past its last
+
+
+def _lay_out(
+    rows: Sequence[PackedRow], numbers: Sequence[int]
+) -> tuple[list[int], list[int], list[tuple[int, int]], list[int], list[Span], list[int]]:
+    """Concatenates rows: ids, positions, (row, token) and predecessor per loss token, spans and parents per segment."""
+    ids: list[int] = []
+    positions: list[int] = []
+    places: list[tuple[int, int]] = []
+    predecessors: list[int] = []
+    spans: list[Span] = []
+    parents: list[int] = []
+    for number in numbers:
+        row, offset, first_segment = rows[number], len(ids), len(parents)
+        starts = [i for i, s in enumerate(row.segments) if i == 0 or s != row.segments[i - 1]]
+        ends = [*starts[1:], len(row.ids)]
+        spans += [(offset + start, offset + end) for start, end in zip(starts, ends, strict=True)]
+        parents += [parent + first_segment if parent >= 0 else -1 for parent in row.segment_parents]
+        loss_tokens = [i for i, trained in enumerate(row.loss_mask) if trained]
+        places += [(number, i) for i in loss_tokens]
+        predecessors += [offset + row.predecessors[i] for i in loss_tokens]
+        ids += row.ids
+        positions += row.positions
+    return ids, positions, places, predecessors, spans, parents
+
+
+def _plan_attention(
+    spans: Sequence[Span], parents: Sequence[int], num_tokens: int
+) -> tuple[list[tuple[list[list[int]], list[int]]], list[int]]:
+    """Sibling sets as (query_MT, prefix_P) and `gather_L`. Lengths in one set differ by less than a factor of two."""
+    families: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for segment, (start, end) in enumerate(spans):
+        families[parents[segment], (end - start).bit_length()].append(segment)
+    siblings = []
+    gather = [0] * num_tokens
+    base = 0
+    for (parent, _), members in families.items():
+        longest = max(spans[segment][1] - spans[segment][0] for segment in members)
+        query = []
+        for segment in members:
+            start, end = spans[segment]
+            query.append([*range(start, end), *[0] * (longest - (end - start))])
+            gather[start:end] = range(base, base + end - start)
+            base += longest
+        siblings.append((query, _path(parent, spans, parents)))
+    return siblings, gather
+
+
+def _path(segment: int, spans: Sequence[Span], parents: Sequence[int]) -> list[int]:
+    """Tokens from the root to the end of `segment`; none for -1."""
+    chain = []
+    while segment >= 0:
+        chain.append(segment)
+        segment = parents[segment]
+    return [token for ancestor in reversed(chain) for token in range(*spans[ancestor])]
