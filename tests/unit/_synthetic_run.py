@@ -57,6 +57,7 @@ class SyntheticRun:
             version="0.1.0", model="smollm2-135m-instruct",
         )  # fmt: skip
         self.add("phase", name="load")
+        self.add("model.convert", model="smollm2-135m-instruct", path="/cache/smollm2", state="started", wall_s=None)
 
     def evaluate(self, label: str, passed: int, *, measured: int = 126, ci95: tuple[float, float] = (0.1, 0.2)) -> None:
         self.add("phase", after_s=3.0, name=f"eval_{label}")
@@ -100,6 +101,8 @@ class SyntheticRun:
             self.add("drop", reason="no_signal", num=8, group_id=f"g{step}-0")
         if step % 13 == 0:
             self.add("drop", reason="too_few_measured", num=8, group_id=f"g{step}-1")
+        if step == 9:
+            self.add("starved", num_groups=6, version=8)
         self.add("engine.stats", running=31, waiting=4, num_generated_tokens=4000 * step, tokens_per_s=410.5)
         self.add("sandbox.stats", live=8, created=60 * step, killed=60 * step - 8)
         reward = skill + rng.gauss(0, 0.07)
@@ -115,6 +118,8 @@ class SyntheticRun:
             wall_s=wall_s, tokens_per_s=4100 / wall_s, lr=2e-5,
         )  # fmt: skip
         self.add("publish", version=step, wall_s=0.5)
+        if step == 17:
+            self.add("engine.restart", cause="worker process died: killed by signal 9", version=17)
         if step % 10 == 0:
             self.add("checkpoint", step=step, path=f"checkpoints/step-{step:05d}", wall_s=1.2)
         for kind, reward in (("best", 1.0), ("worst", 0.0)):

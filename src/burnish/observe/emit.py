@@ -23,7 +23,10 @@ _sinks: list[Sink] = []
 
 
 def emit(event: str, /, **fields: Any) -> None:
-    """Tells all sinks. `fields` are JSON values; `t` (epoch seconds) is added. A sink that raises is a bug."""
+    """Tells all sinks. `fields` are JSON values; `t` (epoch seconds) is added.
+
+    A sink that raises ends the work of whoever emits: the log does so when it can write no more (I8), no other should.
+    """
     if not _sinks:
         return
     record: Event = {"event": event, "t": round(time.time(), 4), **fields}

@@ -60,6 +60,15 @@ def _restart(event: Event, run: RunSummary) -> str:
     return f"engine restarted with version {event['version']}: {event['cause']}"
 
 
+def _starved(event: Event, run: RunSummary) -> str:
+    return f"starved: {event['num_groups']} groups in a row held no signal; a step waits for the next ones"
+
+
+def _convert(event: Event, run: RunSummary) -> str:
+    taken = "" if event["wall_s"] is None else f" after {duration(event['wall_s'])}"
+    return f"model {event['model']}: one-time conversion {event['state']}{taken}"
+
+
 def _checkpoint(event: Event, run: RunSummary) -> str:
     return f"checkpoint of step {event['step']}: {event['path']}"
 
@@ -72,5 +81,7 @@ _LINES = {
     "eval.end": _eval,
     "step.end": _step,
     "engine.restart": _restart,
+    "starved": _starved,
+    "model.convert": _convert,
     "checkpoint": _checkpoint,
 }

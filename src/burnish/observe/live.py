@@ -193,8 +193,12 @@ def _attempts(run: RunSummary) -> Text | None:
 
 
 def _drops(run: RunSummary) -> Text | None:
-    parts = [f"{one_line(reason, 24)} {count}" for reason, count in run.drops.most_common()]
-    return Text(" · ".join(parts)) if parts else None
+    if not run.drops:
+        return None
+    line = Text(" · ".join(f"{one_line(reason, 24)} {count}" for reason, count in run.drops.most_common()))
+    if run.num_starved:
+        line.append(f" · starved {run.num_starved} times", style="bold yellow")
+    return line
 
 
 def _learner(run: RunSummary, *, narrow: bool) -> Text | None:

@@ -23,6 +23,7 @@ EVENTS: dict[str, frozenset[str]] = {
     ),
     "attempt.retry": _fields("id task_id boundary cause retry"),
     "drop": _fields("reason num group_id"),
+    "starved": _fields("num_groups version"),
     "step.end": _fields(
         "step version num_groups num_trajectories num_tokens reward_mean reward_std pass_rate length_mean turns_mean"
         " loss grad_norm entropy logprob_gap_mean logprob_gap_max ratio_max clip_fraction lag_max"
@@ -34,6 +35,7 @@ EVENTS: dict[str, frozenset[str]] = {
     "engine.restart": _fields("cause version"),
     "checkpoint": _fields("step path wall_s"),
     "publish": _fields("version wall_s"),
+    "model.convert": _fields("model path state wall_s"),
 }
 """Event name -> the fields it always has, beside `event` and `t`."""
 

@@ -49,6 +49,8 @@ def _alerts(record: RunRecord) -> list[tuple[str, str]]:
     if run.nonfinite:
         places = ", ".join(f"{name} at step {step}" for step, name in run.nonfinite[:5])
         alerts.append((f"Not a finite number {len(run.nonfinite)} times: {places}", ""))
+    if run.num_starved:
+        alerts.append((f"Starved {run.num_starved} times: every group of a whole step held no signal.", "warn"))
     if run.num_skipped:
         alerts.append((f"{run.num_skipped} events lack a field that this version needs and were left out.", "warn"))
     return alerts

@@ -59,7 +59,8 @@ svg .hover { fill: var(--ink); opacity: 0; } svg .hover:hover { opacity: .07; }
 table { border-collapse: collapse; width: 100%; font-size: 13.5px; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: var(--soft); font-size: 12.5px; }
 thead th { position: sticky; top: 0; background: var(--card); }
-th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--rule); vertical-align: top; overflow-wrap: break-word; }
+th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--rule); vertical-align: top;
+  overflow-wrap: break-word; }
 tr:last-child td { border-bottom: 0; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 td.bar { width: 34%; min-width: 90px; vertical-align: middle; }

@@ -62,6 +62,7 @@ class RunSummary:
     eval_unmeasured: Counter[Cause] = field(default_factory=Counter)
     retries: Counter[Cause] = field(default_factory=Counter)
     drops: Counter[str] = field(default_factory=Counter)  # reason -> trajectories
+    num_starved: int = 0  # times that a whole step's groups held no signal
     samples: dict[str, Event] = field(default_factory=dict)  # "best" and "worst" of the last step that has them
     engine: Event | None = None  # the last engine.stats
     sandbox: Event | None = None  # the last sandbox.stats
@@ -174,6 +175,9 @@ class Tracker:
 
     def _on_drop(self, run: RunSummary, event: Event) -> None:
         run.drops[event["reason"]] += event["num"]
+
+    def _on_starved(self, run: RunSummary, event: Event) -> None:
+        run.num_starved += 1
 
     def _on_step_end(self, run: RunSummary, event: Event) -> None:
         run.steps[event["step"]] = event
