@@ -51,6 +51,8 @@ class SandboxFileError(Exception):
 
 
 class Commands(Protocol):
+    """Running programs in a sandbox."""
+
     async def run(
         self,
         cmd: str | Sequence[str],
