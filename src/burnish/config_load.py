@@ -192,7 +192,7 @@ def _allowed(loc: Key) -> str:
 
 def _unknown(path: Key, place: str) -> Problem:
     key = _dotted(path)
-    if key in known_sections():
+    if key and key in known_sections():
         inside = known_sections()[key].keys[0].key
         return Problem(place=place, key=key, cause="a section, not a key", fix=f"set one of its keys, e.g. {inside}")
     return Problem(place=place, key=key, cause="unknown key", fix=_suggestion(path))

@@ -93,7 +93,7 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         try:
-            plain = plain_scalar(text) == text
+            plain = text.isprintable() and plain_scalar(text) == text
         except ValueError:
             plain = False
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
