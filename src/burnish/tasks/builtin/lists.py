@@ -198,12 +198,11 @@ LIST_TESTS = (
         draw=(listed(whole(0, 9), 0, 3), listed(whole(0, 9), 0, 3)),
     ),
     medium(
-        "all_positive(numbers)",
-        "returns True if all numbers of the list are greater than 0, otherwise False; an empty list "
-        "gives True",
-        "return all(n > 0 for n in numbers)",
-        examples=("[1, 2]", "[1, -2]"), hidden=("[]", "[0]", "[5]", "[3, 4, 0]", "[-1, 2]"),
-        draw=(listed(whole(-1, 9), 1, 4),),
+        "all_even(numbers)",
+        "returns True if all numbers of the list are even, otherwise False; an empty list gives True",
+        "return all(n % 2 == 0 for n in numbers)",
+        examples=("[2, 4]", "[2, 3]"), hidden=("[]", "[0]", "[5]", "[4, 6, 1]", "[-2, 8]"),
+        draw=(listed(one_of(2, 4, 6, 10, 7), 1, 4),),
     ),
     medium(
         "any_negative(numbers)", "returns True if at least one number of the list is less than 0, otherwise False",
@@ -329,5 +328,5 @@ FAMILIES: tuple[Family, ...] = (
     Family(name="list_tests", tasks=LIST_TESTS),
     Family(name="sort_list", tasks=SORT_LIST),
     Family(name="list_ends", tasks=LIST_ENDS),
-    Family(name="word_lists", tasks=WORD_LISTS),
+    Family(name="word_lists", tasks=WORD_LISTS, heldout=True),
 )

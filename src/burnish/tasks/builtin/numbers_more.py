@@ -1,4 +1,4 @@
-"""Families about numbers in use: series, factors, shapes, units, money, calendars, number systems, numbers as text."""
+"""Families about numbers in use: series, factors, shapes, money, calendars, numbers as text, number systems, grades."""
 
 from burnish.tasks.builtin.inputs import listed, one_of, text, whole
 from burnish.tasks.family import Family, easy, hard, medium
@@ -85,6 +85,73 @@ FACTORS = (
     ),
 )  # fmt: skip
 
+NUMBER_SYSTEMS = (
+    easy(
+        "to_binary(n)", "returns the whole number n, which is 0 or more, in binary as a text without '0b' at its start",
+        "return bin(n)[2:]",
+        examples=("5", "8"), hidden=("0", "1", "10", "255"), draw=(whole(2, 500),),
+    ),
+    easy(
+        "from_binary(text)", "returns the number that a text of binary digits such as '101' stands for",
+        "return int(text, 2)",
+        examples=("'101'", "'1000'"), hidden=("'0'", "'1'", "'0011'", "'11111111'"), draw=(text(1, 8, "01"),),
+    ),
+    medium(
+        "count_ones(n)", "returns how many digits 1 the whole number n, which is 0 or more, has in binary",
+        "return bin(n).count('1')",
+        examples=("5", "8"), hidden=("0", "1", "7", "255"), draw=(whole(2, 500),),
+    ),
+    hard(
+        "to_base(n, base)",
+        "returns the whole number n, which is 1 or more, written in the given base from 2 to 10, as a text",
+        """
+        digits = ''
+        while n:
+            digits = str(n % base) + digits
+            n = n // base
+        return digits
+        """,
+        examples=("5, 2", "10, 3"), hidden=("1, 2", "9, 10", "8, 8", "123, 10", "80, 9"),
+        draw=(whole(1, 200), whole(2, 9)),
+    ),
+)  # fmt: skip
+
+GRADES = (
+    easy(
+        "has_passed(score)", "returns True if the score is 50 or more, otherwise False", "return score >= 50",
+        examples=("80", "20"), hidden=("0", "49", "50", "51", "100"), draw=(whole(30, 70),),
+    ),
+    easy(
+        "is_grown_up(age)", "returns True if the age is at least 18, otherwise False", "return age >= 18",
+        examples=("30", "12"), hidden=("0", "17", "18", "19", "99"), draw=(whole(10, 26),),
+    ),
+    easy(
+        "add_bonus(score, bonus)",
+        "returns the score plus the bonus, but at most 100", "return min(score + bonus, 100)",
+        examples=("80, 5", "95, 10"), hidden=("0, 0", "100, 0", "90, 10", "91, 10", "50, 20"),
+        draw=(whole(60, 100), whole(0, 30)),
+    ),
+    medium(
+        "points_missing(score)", "returns how many points a score is below 50; a score of 50 or more gives 0",
+        "return max(0, 50 - score)",
+        examples=("45", "80"), hidden=("0", "49", "50", "51", "100"), draw=(whole(30, 70),),
+    ),
+    medium(
+        "letter_grade(score)",
+        "returns 'A' for a score of 90 or more, 'B' for 80 to 89, 'C' for 70 to 79, and 'F' below 70",
+        "return 'A' if score >= 90 else 'B' if score >= 80 else 'C' if score >= 70 else 'F'",
+        examples=("95", "72"), hidden=("0", "69", "70", "79", "80", "89", "90"), draw=(whole(60, 100),),
+    ),
+    hard(
+        "best_average(scores)",
+        "returns the average, as a float, of the scores of a list after its lowest score is left out "
+        "once; the list has at least two scores",
+        "return (sum(scores) - min(scores)) / (len(scores) - 1)",
+        examples=("[1, 5, 7]", "[4, 4]"), hidden=("[0, 9]", "[8, 2, 2]", "[10, 0, 20, 30, 40]", "[-4, -2]"),
+        draw=(listed(one_of(0, 4, 8, 12, 20), 2, 5),),
+    ),
+)  # fmt: skip
+
 SHAPES = (
     easy(
         "rectangle_area(width, height)", "returns the area of a rectangle", "return width * height",
@@ -110,35 +177,6 @@ SHAPES = (
         "return a < b + c and b < a + c and c < a + b",
         examples=("3, 4, 5", "1, 2, 9"), hidden=("1, 1, 1", "1, 2, 3", "9, 1, 2", "2, 9, 1", "5, 5, 9"),
         draw=(whole(1, 5), whole(1, 5), whole(1, 5)),
-    ),
-)  # fmt: skip
-
-UNITS = (
-    easy(
-        "minutes_to_seconds(minutes)", "returns the number of seconds in the given number of minutes",
-        "return minutes * 60",
-        examples=("2", "10"), hidden=("0", "1", "7", "90"), draw=(whole(1, 500),),
-    ),
-    easy(
-        "weeks_to_days(weeks)", "returns the number of days in the given number of weeks", "return weeks * 7",
-        examples=("2", "10"), hidden=("0", "1", "4", "52"), draw=(whole(1, 500),),
-    ),
-    easy(
-        "kilometers_to_meters(kilometers)", "returns the number of meters in the given number of kilometers",
-        "return kilometers * 1000",
-        examples=("2", "10"), hidden=("0", "1", "7", "42"), draw=(whole(1, 500),),
-    ),
-    medium(
-        "to_minutes(hours, minutes)", "returns how many minutes the given hours and minutes make together",
-        "return hours * 60 + minutes",
-        examples=("1, 30", "0, 5"), hidden=("0, 0", "2, 0", "10, 59", "24, 1"), draw=(whole(0, 23), whole(0, 59)),
-    ),
-    hard(
-        "clock_text(minutes)",
-        "takes the number of minutes since midnight and returns the time as a text such as '07:05', "
-        "with two digits for the hour and two for the minute",
-        "return f'{minutes // 60:02d}:{minutes % 60:02d}'",
-        examples=("425", "60"), hidden=("0", "9", "599", "600", "1439"), draw=(whole(0, 1439),),
     ),
 )  # fmt: skip
 
@@ -196,37 +234,6 @@ CALENDAR = (
     ),
 )  # fmt: skip
 
-NUMBER_SYSTEMS = (
-    easy(
-        "to_binary(n)", "returns the whole number n, which is 0 or more, in binary as a text without '0b' at its start",
-        "return bin(n)[2:]",
-        examples=("5", "8"), hidden=("0", "1", "10", "255"), draw=(whole(2, 500),),
-    ),
-    easy(
-        "from_binary(text)", "returns the number that a text of binary digits such as '101' stands for",
-        "return int(text, 2)",
-        examples=("'101'", "'1000'"), hidden=("'0'", "'1'", "'0011'", "'11111111'"), draw=(text(1, 8, "01"),),
-    ),
-    medium(
-        "count_ones(n)", "returns how many digits 1 the whole number n, which is 0 or more, has in binary",
-        "return bin(n).count('1')",
-        examples=("5", "8"), hidden=("0", "1", "7", "255"), draw=(whole(2, 500),),
-    ),
-    hard(
-        "to_base(n, base)",
-        "returns the whole number n, which is 1 or more, written in the given base from 2 to 10, as a text",
-        """
-        digits = ''
-        while n:
-            digits = str(n % base) + digits
-            n = n // base
-        return digits
-        """,
-        examples=("5, 2", "10, 3"), hidden=("1, 2", "9, 10", "8, 8", "123, 10", "80, 9"),
-        draw=(whole(1, 200), whole(2, 9)),
-    ),
-)  # fmt: skip
-
 NUMBER_TEXT = (
     easy(
         "number_to_text(n)", "returns the whole number as a text", "return str(n)",
@@ -259,50 +266,13 @@ NUMBER_TEXT = (
     ),
 )  # fmt: skip
 
-GRADES = (
-    easy(
-        "has_passed(score)", "returns True if the score is 50 or more, otherwise False", "return score >= 50",
-        examples=("80", "20"), hidden=("0", "49", "50", "51", "100"), draw=(whole(30, 70),),
-    ),
-    easy(
-        "is_grown_up(age)", "returns True if the age is at least 18, otherwise False", "return age >= 18",
-        examples=("30", "12"), hidden=("0", "17", "18", "19", "99"), draw=(whole(10, 26),),
-    ),
-    easy(
-        "add_bonus(score, bonus)",
-        "returns the score plus the bonus, but at most 100", "return min(score + bonus, 100)",
-        examples=("80, 5", "95, 10"), hidden=("0, 0", "100, 0", "90, 10", "91, 10", "50, 20"),
-        draw=(whole(60, 100), whole(0, 30)),
-    ),
-    medium(
-        "pass_or_fail(score)", "returns the text 'pass' if the score is 50 or more, otherwise the text 'fail'",
-        "return 'pass' if score >= 50 else 'fail'",
-        examples=("80", "20"), hidden=("0", "49", "50", "51", "100"), draw=(whole(30, 70),),
-    ),
-    medium(
-        "letter_grade(score)",
-        "returns 'A' for a score of 90 or more, 'B' for 80 to 89, 'C' for 70 to 79, and 'F' below 70",
-        "return 'A' if score >= 90 else 'B' if score >= 80 else 'C' if score >= 70 else 'F'",
-        examples=("95", "72"), hidden=("0", "69", "70", "79", "80", "89", "90"), draw=(whole(60, 100),),
-    ),
-    hard(
-        "best_average(scores)",
-        "returns the average, as a float, of the scores of a list after its lowest score is left out "
-        "once; the list has at least two scores",
-        "return (sum(scores) - min(scores)) / (len(scores) - 1)",
-        examples=("[1, 5, 7]", "[4, 4]"), hidden=("[0, 9]", "[8, 2, 2]", "[10, 0, 20, 30, 40]", "[-4, -2]"),
-        draw=(listed(one_of(0, 4, 8, 12, 20), 2, 5),),
-    ),
-)  # fmt: skip
-
 FAMILIES: tuple[Family, ...] = (
     Family(name="series", tasks=SERIES),
     Family(name="factors", tasks=FACTORS),
     Family(name="shapes", tasks=SHAPES),
-    Family(name="units", tasks=UNITS, heldout=True),
     Family(name="money", tasks=MONEY),
     Family(name="calendar", tasks=CALENDAR),
+    Family(name="number_text", tasks=NUMBER_TEXT),
     Family(name="number_systems", tasks=NUMBER_SYSTEMS),
-    Family(name="number_text", tasks=NUMBER_TEXT, heldout=True),
     Family(name="grades", tasks=GRADES),
 )

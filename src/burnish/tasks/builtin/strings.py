@@ -13,9 +13,9 @@ CHANGE_CASE = (
         examples=("'Hello'", "'ABC 1'"), hidden=("''", "'Z'", "'MiXed CASE'", "'OK!'"), draw=(text(),),
     ),
     easy(
-        "shout(text)", "returns the text in upper case with one exclamation mark added at the end",
-        "return text.upper() + '!'",
-        examples=("'hello'", "'Stop'"), hidden=("''", "'a'", "'go now'", "'wow!'"), draw=(text(),),
+        "whisper(text)", "returns the text in lower case with three dots '...' added at the end",
+        "return text.lower() + '...'",
+        examples=("'Hello'", "'GO on'"), hidden=("''", "'A'", "'now'", "'So...'"), draw=(text(),),
     ),
     medium(
         "alternate_case(text)",
@@ -191,10 +191,10 @@ STARTS_AND_ENDS = (
         draw=(text(0, 3, "ab"), text(1, 1, "ab")),
     ),
     easy(
-        "contains_text(text, part)", "returns True if the part appears anywhere in the text, otherwise False",
-        "return part in text",
-        examples=("'hello', 'ell'", "'hello', 'oh'"), hidden=("'', 'x'", "'abc', ''", "'Cat', 'cat'", "'a b', ' '"),
-        draw=(text(0, 5, "ab"), text(1, 2, "ab")),
+        "is_question(sentence)", "returns True if the sentence ends with a question mark '?', otherwise False",
+        "return sentence.endswith('?')",
+        examples=("'Who is it?'", "'I am.'"), hidden=("''", "'?'", "'What? No'", "'Why ?'", "'Wait!'"),
+        draw=(text(1, 3, "a??"),),
     ),
     medium(
         "starts_with_vowel(word)",
