@@ -5,6 +5,7 @@ package may an import stand inside a function. `main` is the one place where an 
 code: 0 done, 1 the world outside failed, 2 the request was wrong or the disk is full, 130 ctrl-C.
 """
 
+import difflib
 import errno
 import os
 import sys
@@ -156,9 +157,11 @@ def report(run: Annotated[Path, typer.Argument(help="A run directory.", metavar=
     """Show what a run did, and write its report as one HTML file."""
     if not run.is_dir():
         raise UserError("no such run directory", where=str(run))
+    from rich.console import Console
+
     from burnish.observe.report import render_terminal, write_report
 
-    render_terminal(run)
+    Console().print(render_terminal(run))
     typer.echo(f"report: {write_report(run)}")
 
 
@@ -199,8 +202,6 @@ def tasks_show(
 
 
 def _closest(word: str, known: Sequence[str]) -> str:
-    import difflib
-
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {close[0]}?" if close else "see `burnish tasks list`"
 
