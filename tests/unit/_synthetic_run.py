@@ -1,7 +1,6 @@
 """A run that never happened, with a deterministic seed: events of every kind, and a run directory around them."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -142,10 +141,6 @@ def finished_run(*, num_steps: int = 40, seed: int = 7) -> SyntheticRun:
     run.evaluate("after", 66, ci95=(0.437, 0.609))
     run.end()
     return run
-
-
-def only(events: list[Event], name: str) -> Iterator[Event]:
-    return (event for event in events if event["event"] == name)
 
 
 def write_run_directory(run_dir: Path, run: SyntheticRun, *, final: dict[str, Any] | None = None) -> Path:

@@ -145,7 +145,9 @@ def _progress(run: RunSummary, width: int) -> RenderableType:
         done, total = max(run.steps, default=0), run.num_steps_planned or 0
         count = f"step {done}/{total}"
     bar = ProgressBar(total=max(1, total), completed=done, width=max(8, min(60, width - 2)))
-    return Group(Text(one_line(f"{phase} · {count}", width), style="bold"), bar)
+    line = Table.grid()
+    line.add_row(bar)  # a bar alone does not end its line
+    return Group(Text(one_line(f"{phase} · {count}", width), style="bold"), line)
 
 
 def _clock_line(run: RunSummary, elapsed_s: float, past_s: float) -> Text:

@@ -14,15 +14,18 @@ def esc(text: object) -> str:
 
 
 def card(title: str, body: str, *, note: str = "") -> str:
+    """A framed part of the page; `body` is HTML, `title` and `note` are text."""
     shown = f'<p class="note">{esc(note)}</p>' if note else ""
     return f'<div class="card"><h3>{esc(title)}</h3>{shown}{body}</div>'
 
 
 def grid(*cards: str) -> str:
+    """Cards side by side, as many as fit."""
     return f'<div class="grid2">{"".join(cards)}</div>'
 
 
 def tile(value: str, label: str) -> str:
+    """A figure and what it counts."""
     return f'<div class="card tile"><b>{esc(value)}</b><span>{esc(label)}</span></div>'
 
 
