@@ -67,7 +67,7 @@ DIVISION = (
     easy(
         "whole_quotient(a, b)", "returns how many whole times b fits into a; a is 0 or more and b is 1 or more",
         "return a // b",
-        examples=("7, 2", "9, 3"), hidden=("0, 5", "4, 5", "10, 1", "100, 7"), draw=(whole(0, 99), whole(1, 9)),
+        examples=("7, 2", "12, 3"), hidden=("0, 5", "4, 5", "10, 1", "100, 7"), draw=(whole(0, 99), whole(1, 9)),
     ),
     easy(
         "remainder(a, b)", "returns the remainder when a is divided by b; a is 0 or more and b is 1 or more",
@@ -173,7 +173,7 @@ DISTANCE = (
     ),
     easy(
         "distance(a, b)", "returns the distance between the two numbers, which is never negative", "return abs(a - b)",
-        examples=("2, 5", "5, 2"), hidden=("0, 0", "-3, 3", "-7, -2", "10, 9"), draw=(whole(-50, 50), whole(-50, 50)),
+        examples=("2, 5", "9, 2"), hidden=("0, 0", "-3, 3", "-7, -2", "10, 9"), draw=(whole(-50, 50), whole(-50, 50)),
     ),
     medium(
         "is_close_to(a, b, limit)", "returns True if the two numbers differ by at most the limit, otherwise False",
@@ -205,8 +205,8 @@ ROUNDING = (
         examples=("3.7", "5.0"), hidden=("0.0", "0.99", "12.5", "100.25"), draw=(quarters(0, 99),),
     ),
     easy(
-        "to_float(n)", "returns the whole number as a float", "return float(n)",
-        examples=("3", "-1"), hidden=("0", "7", "-20", "100"), draw=(whole(-99, 99),),
+        "round_one(x)", "returns the number rounded to one decimal", "return round(x, 1)",
+        examples=("3.14159", "2.5"), hidden=("0.0", "1.26", "-7.01", "99.99"), draw=(one_of(0.12, 5.57, -2.718, 8.0),),
     ),
     easy(
         "round_two(x)", "returns the number rounded to two decimals", "return round(x, 2)",

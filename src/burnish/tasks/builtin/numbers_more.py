@@ -1,4 +1,4 @@
-"""Families about numbers in use: series, factors, shapes, money, calendars, numbers as text, number systems, grades."""
+"""Families about numbers in use: series, factors, money, number systems, grades."""
 
 from burnish.tasks.builtin.inputs import listed, one_of, text, whole
 from burnish.tasks.family import Family, easy, hard, medium
@@ -111,7 +111,7 @@ NUMBER_SYSTEMS = (
             n = n // base
         return digits
         """,
-        examples=("5, 2", "10, 3"), hidden=("1, 2", "9, 10", "8, 8", "123, 10", "80, 9"),
+        examples=("5, 2", "11, 3"), hidden=("1, 2", "9, 10", "8, 8", "123, 10", "80, 9"),
         draw=(whole(1, 200), whole(2, 9)),
     ),
 )  # fmt: skip
@@ -152,34 +152,6 @@ GRADES = (
     ),
 )  # fmt: skip
 
-SHAPES = (
-    easy(
-        "rectangle_area(width, height)", "returns the area of a rectangle", "return width * height",
-        examples=("2, 3", "5, 5"), hidden=("0, 4", "1, 7", "12, 10", "0.5, 4"), draw=(whole(1, 50), whole(1, 50)),
-    ),
-    easy(
-        "rectangle_perimeter(width, height)", "returns the perimeter of a rectangle", "return 2 * (width + height)",
-        examples=("2, 3", "5, 5"), hidden=("0, 4", "1, 7", "12, 10", "0.5, 4"), draw=(whole(1, 50), whole(1, 50)),
-    ),
-    easy(
-        "box_volume(length, width, height)", "returns the volume of a box", "return length * width * height",
-        examples=("2, 3, 4", "5, 5, 5"), hidden=("0, 4, 1", "1, 7, 1", "12, 10, 2", "3, 3, 1"),
-        draw=(whole(1, 20), whole(1, 20), whole(1, 20)),
-    ),
-    easy(
-        "triangle_area(base, height)", "returns the area of a triangle, as a float", "return base * height / 2",
-        examples=("4, 3", "5, 5"), hidden=("0, 4", "1, 7", "12, 10", "3, 1"), draw=(whole(1, 50), whole(1, 50)),
-    ),
-    medium(
-        "is_triangle(a, b, c)",
-        "returns True if each of the three lengths is less than the sum of the other two, otherwise "
-        "False",
-        "return a < b + c and b < a + c and c < a + b",
-        examples=("3, 4, 5", "1, 2, 9"), hidden=("1, 1, 1", "1, 2, 3", "9, 1, 2", "2, 9, 1", "5, 5, 9"),
-        draw=(whole(1, 5), whole(1, 5), whole(1, 5)),
-    ),
-)  # fmt: skip
-
 MONEY = (
     easy(
         "total_price(price, count)", "returns what count items cost when one item costs price", "return price * count",
@@ -208,71 +180,10 @@ MONEY = (
     ),
 )  # fmt: skip
 
-CALENDAR = (
-    easy(
-        "age_in(year, birth_year)", "returns how old a person born in birth_year becomes in the given year",
-        "return year - birth_year",
-        examples=("2024, 2000", "1999, 1990"), hidden=("2000, 2000", "2010, 1950", "1815, 1814", "2100, 2001"),
-        draw=(whole(2000, 2050), whole(1900, 1999)),
-    ),
-    easy(
-        "is_weekend(day)", "returns True if the day is 'Saturday' or 'Sunday', otherwise False",
-        "return day in ('Saturday', 'Sunday')",
-        examples=("'Sunday'", "'Monday'"), hidden=("'Saturday'", "'Tuesday'", "'Wednesday'", "'Thursday'", "'Friday'"),
-        num_random=0,
-    ),
-    easy(
-        "is_afternoon(hour)",
-        "returns True if the hour, from 0 to 23, is 12 or later, otherwise False", "return hour >= 12",
-        examples=("15", "9"), hidden=("0", "11", "12", "13", "23"), draw=(whole(0, 23),),
-    ),
-    medium(
-        "is_leap_year(year)",
-        "returns True if the year is a multiple of 4 and not of 100, or is a multiple of 400, otherwise False",
-        "return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)",
-        examples=("2024", "2023"), hidden=("2000", "1900", "1996", "2100", "1999"), draw=(whole(1890, 2110),),
-    ),
-)  # fmt: skip
-
-NUMBER_TEXT = (
-    easy(
-        "number_to_text(n)", "returns the whole number as a text", "return str(n)",
-        examples=("42", "-1"), hidden=("0", "7", "-305", "1000000"), draw=(whole(-9999, 9999),),
-    ),
-    easy(
-        "text_to_number(text)", "returns the whole number that the text stands for", "return int(text)",
-        examples=("'42'", "'-1'"), hidden=("'0'", "'007'", "'-305'", "'1000000'"), draw=(text(1, 5, "0123456789"),),
-    ),
-    easy(
-        "add_percent_sign(n)", "returns a text made of the number n and a percent sign, such as '5%'",
-        "return str(n) + '%'",
-        examples=("5", "100"), hidden=("0", "-3", "42", "2.5"), draw=(whole(0, 100),),
-    ),
-    easy(
-        "sum_of_texts(first, second)", "returns the sum of the two whole numbers that the texts stand for, as a number",
-        "return int(first) + int(second)",
-        examples=("'2', '3'", "'-1', '10'"), hidden=("'0', '0'", "'12', '30'", "'-4', '-6'", "'100', '0'"),
-        draw=(text(1, 3, "0123456789"), text(1, 3, "0123456789")),
-    ),
-    medium(
-        "with_sign(n)", "returns the number as a text, with a '+' in front if it is greater than 0",
-        "return '+' + str(n) if n > 0 else str(n)",
-        examples=("5", "-3"), hidden=("0", "1", "-1", "250"), draw=(whole(-9, 9),),
-    ),
-    medium(
-        "addition_text(a, b)", "returns a text such as '2 + 3 = 5' for the numbers a and b",
-        "return f'{a} + {b} = {a + b}'",
-        examples=("2, 3", "10, 5"), hidden=("0, 0", "1, 9", "99, 1", "20, 22"), draw=(whole(0, 99), whole(0, 99)),
-    ),
-)  # fmt: skip
-
 FAMILIES: tuple[Family, ...] = (
     Family(name="series", tasks=SERIES),
     Family(name="factors", tasks=FACTORS),
-    Family(name="shapes", tasks=SHAPES),
     Family(name="money", tasks=MONEY),
-    Family(name="calendar", tasks=CALENDAR),
-    Family(name="number_text", tasks=NUMBER_TEXT),
     Family(name="number_systems", tasks=NUMBER_SYSTEMS),
     Family(name="grades", tasks=GRADES),
 )

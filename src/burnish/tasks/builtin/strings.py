@@ -79,7 +79,7 @@ COUNT_IN_TEXT = (
     medium(
         "count_vowels(text)", "returns the number of vowels (a, e, i, o, u, in lower or upper case) in the text",
         "return sum(1 for c in text.lower() if c in 'aeiou')",
-        examples=("'hello'", "'Apple'"), hidden=("''", "'sky'", "'AEIOU'", "'a quick test'"), draw=(text(),),
+        examples=("'hello'", "'Orange'"), hidden=("''", "'sky'", "'AEIOU'", "'a quick test'"), draw=(text(),),
     ),
     medium(
         "count_digits(text)", "returns how many characters of the text are digits",

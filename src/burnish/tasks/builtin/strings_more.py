@@ -53,7 +53,7 @@ TRIM_TEXT = (
         "returns the text without the prefix at its start; if the text does not start with "
         "the prefix, returns the text unchanged",
         "return text[len(prefix):] if text.startswith(prefix) else text",
-        examples=("'unhappy', 'un'", "'happy', 'un'"), hidden=("'', 'a'", "'aaa', 'a'", "'abc', 'abc'", "'xab', 'ab'"),
+        examples=("'unhappy', 'un'", "'tree', 'un'"), hidden=("'', 'a'", "'aaa', 'a'", "'abc', 'abc'", "'xab', 'ab'"),
         draw=(text(0, 5, "ab"), text(1, 2, "ab")),
     ),
     medium(
