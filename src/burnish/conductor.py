@@ -5,9 +5,9 @@
                             │               │                        Group
                           gate ◄─release─ publisher ◄─version─ learner ◄─── buffer
 
-Four loops run at once. `Dispatcher.run` waits for a slot of the lag gate and is woken by the publisher; rollouts wait for
-tokens and sandboxes; `_learn_loop` waits for a step's worth of finished groups and is woken by the buffer;
-`_publish_loop` waits for a new version and is woken by the learner. At lag 0 they take turns, which is synchronous RL.
+Four loops run at once. `Dispatcher.run` waits for a slot of the lag gate and is woken by the publisher; rollouts wait
+for tokens and sandboxes; `_learn_loop` waits for a step's worth of finished groups and is woken by the buffer;
+`_publish_loop` waits for a new version and is woken by the learner. At lag 0 they take turns: synchronous RL.
 
 A run commits every `train.checkpoint_every` steps and when it ends: the checkpoint first, then `commit.json`, which is
 replaced atomically. Whatever kills the run, a resume starts from that file and the journal.

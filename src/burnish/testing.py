@@ -1,6 +1,6 @@
 """Public fakes and builders for tests of burnish and of what is built on it. No torch, no sandbox host, no clock.
 
-A fake passes the same contract suite as the real part: `ScriptedEngine` that of engines, `MemorySandbox` that of sandboxes.
+A fake passes the contract suite of the real part: `ScriptedEngine` that of engines, `MemorySandbox` that of sandboxes.
 """
 
 import asyncio

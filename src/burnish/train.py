@@ -19,9 +19,9 @@ from burnish import __version__
 from burnish.conductor import Conductor
 from burnish.config import RunConfig, config_digest
 from burnish.errors import BoundaryError, UserError
+from burnish.evaluate.measure import measure
 from burnish.evaluate.result import EvalResult, read_result, write_result
-from burnish.evaluate.suite import compare, evaluate
-from burnish.flow.dispatch import Ticket
+from burnish.evaluate.suite import compare
 from burnish.flow.journal import Journal, read_journal, replay_journal
 from burnish.observe.emit import attached, emit
 from burnish.observe.events import EventLog, read_events
@@ -29,7 +29,6 @@ from burnish.observe.live import LiveView
 from burnish.observe.report import render_terminal, write_report
 from burnish.parts import Parts, open_parts
 from burnish.run_dir import Commit, RunDir
-from burnish.types import Attempt, Task
 from burnish.weights.publish import whole_folder
 
 INTERRUPTED = 130  # the shell's exit code for ctrl-C
@@ -144,28 +143,13 @@ class _Session:
         if path.exists():
             return read_result(path)
         config = self._config.evaluate
-        attempt = parts.attempt_runner(tasks=parts.heldout, temperature=config.temperature, label=label)
-        numbers = {task.id: number for number, task in enumerate(parts.heldout.tasks)}
-
-        async def sample(task: Task, number: int) -> Attempt:
-            # One seed per task and sample, the same before and after, so that the two are compared like with like.
-            seed = (self._config.seed * 1_000_003 + numbers[task.id]) * 1_009 + number
-            group = f"{label}.{task.id}"
-            return await attempt(
-                Ticket(
-                    index=numbers[task.id], member=number, id=f"{group}.{number}", group_id=group, task=task, seed=seed
-                )
-            )
-
-        result = await evaluate(
-            parts.heldout.tasks,
-            sample,
-            suite=parts.heldout.name,
+        result = await measure(
+            parts.heldout,
+            parts.attempt_runner(tasks=parts.heldout, temperature=config.temperature, label=label),
             label=label,
-            sampling=parts.sampling(config.temperature),
             samples_per_task=config.samples_per_task,
             max_concurrent=parts.max_concurrent,
-            max_turns=self._config.agent.max_turns,
+            seed=self._config.seed,
         )
         write_result(result, path)
         return result

@@ -32,6 +32,7 @@ from burnish.weights.model_files import resolve_model
 
 SOURCES = {"heldout": "builtin:heldout", "train": "builtin:train", "humaneval": "humaneval"}
 PROMPT_TOKENS = 1024  # room for a prompt and the observations of each turn
+ENDPOINT_CONTEXT = 1_000_000  # ChatCodec has one token per character
 DEFAULTS = RunConfig(name="eval")
 
 
@@ -108,4 +109,6 @@ async def _policy(options: EvalOptions) -> AsyncIterator[tuple[GenerateFn, Rende
 
 
 def _context_tokens(options: EvalOptions) -> int:
+    if options.endpoint is not None:
+        return ENDPOINT_CONTEXT  # its own limit is the endpoint's to enforce
     return PROMPT_TOKENS + options.turns * options.max_new_tokens
