@@ -19,11 +19,12 @@ from burnish.tasks.builtin import (
     parsing,
     recursion,
     tuples_sets,
+    units,
 )
 from burnish.tasks.family import Family, TaskSpec
 
 MODULES = (
-    bugfix, classes, clock, dicts, geometry, grids, lists_more, logic, parsing, recursion, tuples_sets,
+    bugfix, classes, clock, dicts, geometry, grids, lists_more, logic, parsing, recursion, tuples_sets, units,
 )  # fmt: skip
 FAMILIES: tuple[Family, ...] = tuple(family for module in MODULES for family in module.FAMILIES)
 SPECS = tuple(spec for family in FAMILIES for spec in family.tasks)
