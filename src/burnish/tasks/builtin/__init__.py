@@ -17,12 +17,13 @@ from burnish.tasks.builtin import (
     strings,
     strings_more,
     tuples_sets,
+    units,
 )
 from burnish.tasks.family import Family
 
 MODULES = (
     strings, strings_more, numbers, numbers_more, lists, lists_more, tuples_sets, dicts, grids, parsing, recursion,
-    logic, geometry, clock, classes, bugfix,
+    logic, geometry, units, clock, classes, bugfix,
 )  # fmt: skip
 
 FAMILIES: tuple[Family, ...] = tuple(family for module in MODULES for family in module.FAMILIES)
