@@ -114,12 +114,12 @@ def test_time_left_is_cut_at_the_time_limit() -> None:
     assert time_left_s(run, elapsed_s=900.0) == 0.0
 
 
-def test_the_recorded_paired_interval_is_used_for_the_rates_it_is_of() -> None:
+def test_the_recorded_paired_difference_is_used_for_the_evaluations_it_is_of() -> None:
     run = summarise(finished_run(num_steps=2).events)
     (recorded,) = run.comparisons(FINAL)
     assert recorded.paired
     assert recorded.ci95 == (0.27, 0.47)
-    (other,) = run.comparisons({**FINAL, "pass_rate_after": 0.9})
+    (other,) = run.comparisons({**FINAL, "measured": 250})
     assert not other.paired
     assert "no paired interval is recorded" in other.verdict
 
@@ -134,7 +134,9 @@ def test_the_unpaired_interval_is_newcombes() -> None:
 
 
 def verdict(before: EvalResult, after: EvalResult | None, diff: tuple[float, float] | None = None) -> Comparison:
-    final: dict[str, Any] = {"pass_rate_before": before.pass_rate, "diff_ci95": diff}
+    sides = [before, after] if after else [before]
+    counts = {name: sum(getattr(side, name) for side in sides) for name in ("attempted", "measured")}
+    final: dict[str, Any] = {"pass_rate_before": before.pass_rate, "diff_ci95": diff, "num_excluded": 0, **counts}
     return compare(before, after, final | {"pass_rate_after": after.pass_rate if after else None})
 
 
@@ -148,6 +150,14 @@ def test_the_sentence_claims_no_more_than_the_interval() -> None:
     assert "No change is shown" in unclear.verdict
     assert "includes 0" in unclear.verdict
     assert verdict(low, high, (0.0, 0.6)).direction == 0
+
+
+def test_a_paired_difference_has_the_rates_of_its_pairs() -> None:
+    run = summarise(finished_run(num_steps=2).events)
+    (paired,) = run.comparisons({**FINAL, "pass_rate_before": 0.2, "pass_rate_after": 0.6, "num_excluded": 3})
+    assert paired.diff == pytest.approx(0.4)
+    assert paired.verdict.startswith("The pass rate rose from 20.0 % to 60.0 % (+40.0 points")
+    assert "Over the tasks measured on both sides; 3 are not." in paired.verdict
 
 
 def test_the_sentence_without_what_it_needs() -> None:

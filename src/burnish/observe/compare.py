@@ -24,7 +24,7 @@ class EvalResult:
     attempted: int
     measured: int
     passed: int
-    pass_rate: float | None  # passed / measured; None when nothing was measured
+    pass_rate: float | None  # of measured attempts, every task with equal weight; None when nothing was measured
     ci95: Interval | None
 
     @property
@@ -48,17 +48,28 @@ class EvalResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """One suite before and after training. `diff` and `ci95` are `after - before` as rates.
+    """One suite before and after training. `diff` and `ci95` are `rate_after - rate_before`.
 
-    Example: Comparison(suite="builtin:heldout", before=b, after=a, diff=0.31, ci95=(0.22, 0.4), paired=True)
+    Example: Comparison(suite="builtin:heldout", before=b, after=a, rate_before=0.15, rate_after=0.46, ci95=(0.2, 0.4),
+        num_excluded=0)
     """
 
     suite: str
     before: EvalResult
     after: EvalResult | None
-    diff: float | None
+    rate_before: float | None  # paired: over the tasks measured on both sides; otherwise that of the evaluation
+    rate_after: float | None
     ci95: Interval | None
-    paired: bool  # the interval is the recorded one of the paired difference, not one from two separate intervals
+    num_excluded: int | None  # paired: tasks that are not measured on both sides; None: not paired
+
+    @property
+    def paired(self) -> bool:
+        """The interval is the recorded one of the paired difference, not one from two separate intervals."""
+        return self.num_excluded is not None
+
+    @property
+    def diff(self) -> float | None:
+        return None if self.rate_before is None or self.rate_after is None else self.rate_after - self.rate_before
 
     @property
     def verdict(self) -> str:
@@ -76,16 +87,29 @@ class Comparison:
 def compare(before: EvalResult, after: EvalResult | None, final: Mapping[str, Any] | None = None) -> Comparison:
     """Compares two evaluations of one suite.
 
-    `final` is the run's summary.json. Its `diff_ci95` is used when its two pass rates are the ones compared here;
+    `final` is the run's summary.json. Its paired difference is used when its counts are those of these evaluations;
     otherwise the interval is made from the two separate ones (`difference_interval`), which is wider than a paired one.
     """
-    rates = (before.pass_rate, after.pass_rate if after else None)
-    if rates[0] is None or rates[1] is None or after is None:
-        return Comparison(suite=before.suite, before=before, after=after, diff=None, ci95=None, paired=False)
-    diff = rates[1] - rates[0]
-    recorded = _recorded_interval(final, rates[0], rates[1])
-    ci95 = recorded or difference_interval(before, after)
-    return Comparison(suite=before.suite, before=before, after=after, diff=diff, ci95=ci95, paired=recorded is not None)
+    if after is not None and final is not None and _is_of(final, before, after):
+        low, high = final["diff_ci95"]
+        return Comparison(
+            suite=before.suite,
+            before=before,
+            after=after,
+            rate_before=final["pass_rate_before"],
+            rate_after=final["pass_rate_after"],
+            ci95=(low, high),
+            num_excluded=final.get("num_excluded", 0),
+        )
+    return Comparison(
+        suite=before.suite,
+        before=before,
+        after=after,
+        rate_before=before.pass_rate,
+        rate_after=after.pass_rate if after else None,
+        ci95=difference_interval(before, after) if after else None,
+        num_excluded=None,
+    )
 
 
 def difference_interval(before: EvalResult, after: EvalResult) -> Interval | None:
@@ -100,24 +124,20 @@ def difference_interval(before: EvalResult, after: EvalResult) -> Interval | Non
     return (q - p - math.hypot(q - q_low, p_high - p), q - p + math.hypot(q_high - q, p - p_low))
 
 
-def _recorded_interval(final: Mapping[str, Any] | None, before: float, after: float) -> Interval | None:
-    if not final or final.get("diff_ci95") is None:
-        return None
-    recorded = (final.get("pass_rate_before"), final.get("pass_rate_after"))
-    # summary.json may round; another suite's rates differ by more than half a thousandth or have the same interval
-    same = all(a is not None and abs(a - b) < 5e-4 for a, b in zip(recorded, (before, after), strict=True))
-    low, high = final["diff_ci95"]
-    return (float(low), float(high)) if same else None
+def _is_of(final: Mapping[str, Any], before: EvalResult, after: EvalResult) -> bool:
+    """Whether a summary holds a paired difference, and of these two evaluations."""
+    counts = (before.attempted + after.attempted, before.measured + after.measured)
+    return final.get("diff_ci95") is not None and (final.get("attempted"), final.get("measured")) == counts
 
 
 def _claim(comparison: Comparison) -> str:
-    after, diff, ci95 = comparison.after, comparison.diff, comparison.ci95
-    rate = percent(comparison.before.pass_rate)
-    if after is None:
+    diff, ci95 = comparison.diff, comparison.ci95
+    rate = percent(comparison.rate_before)
+    if comparison.after is None:
         return f"Before training the model passed {rate}. There is no evaluation after it, so nothing is claimed."
     if diff is None:
         return "At least one of the two evaluations measured no attempt, so nothing can be claimed."
-    moved = f"from {rate} to {percent(after.pass_rate)} ({points(diff)} points"
+    moved = f"from {rate} to {percent(comparison.rate_after)} ({points(diff)} points"
     if ci95 is None:
         return f"The pass rate went {moved}). No interval is recorded, so this may be chance."
     span = f"95 % interval {points(ci95[0])} to {points(ci95[1])}"
@@ -131,6 +151,8 @@ def _caveats(comparison: Comparison) -> list[str]:
     caveats = []
     if comparison.ci95 is not None and not comparison.paired:
         caveats.append("The interval is made from the two separate ones; no paired interval is recorded.")
+    if comparison.num_excluded:
+        caveats.append(f"Over the tasks measured on both sides; {comparison.num_excluded} are not.")
     sides = [side for side in (comparison.before, comparison.after) if side is not None]
     unmeasured = sum(side.attempted - side.measured for side in sides)
     if unmeasured:

@@ -68,7 +68,7 @@ def headline(record: RunRecord) -> str:
 def _comparison(comparison: Comparison) -> str:
     before, after = comparison.before, comparison.after
     kind = {1: "up", -1: "down", 0: ""}[comparison.direction]
-    big = percent(before.pass_rate) + (f" → {percent(after.pass_rate)}" if after else "")
+    big = percent(comparison.rate_before) + (f" → {percent(comparison.rate_after)}" if after else "")
     diff = "" if comparison.diff is None else f' <small class="{kind}">{points(comparison.diff)} points</small>'
     words = f'<div class="big">{big}{diff}</div><p class="verdict">{esc(comparison.verdict)}</p>'
     rows = [

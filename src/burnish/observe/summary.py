@@ -106,7 +106,7 @@ class RunSummary:
         return groups
 
     def comparisons(self, final: Mapping[str, Any] | None = None) -> list[Comparison]:
-        """Every suite evaluated before training; `final` is the content of summary.json, for its paired interval."""
+        """Every suite evaluated before training; `final` is the content of summary.json, for its paired difference."""
         befores = [result for (_, label), result in self.evals.items() if label == "before"]
         return [compare(before, self.evals.get((before.suite, "after")), final) for before in befores]
 
