@@ -138,7 +138,7 @@ def test_numbers_that_are_none_are_named(tmp_path: Path) -> None:
     run = finished_run(num_steps=4)
     next(event for event in run.events if event["event"] == "step.end" and event["step"] == 3)["loss"] = float("nan")
     page = page_of(write_run_directory(tmp_path / "run", run))
-    assert "Not a finite number 1 times: loss at step 3" in page.text
+    assert "Values that are not finite: 1 (loss at step 3)" in page.text
 
 
 def test_what_is_no_run_directory_is_answered_with_the_fix(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from burnish.observe.lines import plain_line
 from burnish.observe.summary import RunSummary, Tracker, time_left_s
 from burnish.observe.text import duration, inert, interval, number, one_line, percent, sparkline
 
-REFRESHES_PER_S = 2  # the model and the sandboxes need the cores more
+REFRESHES_PER_S = 1  # the model and the sandboxes need the cores more
 NARROW_COLUMNS = 72  # below this, details that do not fit are left out
 EXCERPT_LINES = 8
 PHASES = {
@@ -188,9 +188,9 @@ def _attempts(run: RunSummary) -> Text | None:
         return None
     line = Text(f"{tally.attempted} done, {tally.measured} measured")
     if run.retries.total():
-        line.append(f" · {run.retries.total()} retries", style="yellow")
+        line.append(f" · retries {run.retries.total()}", style="yellow")
     if run.engine_restarts:
-        line.append(f" · {len(run.engine_restarts)} engine restarts", style="yellow")
+        line.append(f" · engine restarts {len(run.engine_restarts)}", style="yellow")
     return line
 
 
@@ -199,7 +199,7 @@ def _drops(run: RunSummary) -> Text | None:
         return None
     line = Text(" · ".join(f"{one_line(reason, 24)} {count}" for reason, count in run.drops.most_common()))
     if run.num_starved:
-        line.append(f" · starved {run.num_starved} times", style="bold yellow")
+        line.append(f" · starved steps {run.num_starved}", style="bold yellow")
     return line
 
 

@@ -30,7 +30,7 @@ def header(record: RunRecord) -> str:
     facts.append(f"configuration {str(record.fact('digest'))[:12]}" if record.fact("digest") else "")
     facts.append(f"started {moment(run.start['t'])}" if run.start else "")
     facts.append(f"took {duration(run.wall_s)}" if run.wall_s else "")
-    facts.append(f"resumed {run.num_resumes} times" if run.num_resumes else "")
+    facts.append(f"resumes {run.num_resumes}" if run.num_resumes else "")
     line = " · ".join(fact for fact in facts if fact)
     title = esc(record.fact("run") or record.path.name)
     alerts = "".join(f'<div class="card alert {kind}">{esc(text)}</div>' for text, kind in _alerts(record))
@@ -48,11 +48,13 @@ def _alerts(record: RunRecord) -> list[tuple[str, str]]:
         alerts.append((text, "warn"))
     if run.nonfinite:
         places = ", ".join(f"{name} at step {step}" for step, name in run.nonfinite[:5])
-        alerts.append((f"Not a finite number {len(run.nonfinite)} times: {places}", ""))
+        alerts.append((f"Values that are not finite: {len(run.nonfinite)} ({places})", ""))
     if run.num_starved:
-        alerts.append((f"Starved {run.num_starved} times: every group of a whole step held no signal.", "warn"))
+        alerts.append((f"Starved steps: {run.num_starved}. Every group of such a step held no signal.", "warn"))
     if run.num_skipped:
-        alerts.append((f"{run.num_skipped} events lack a field that this version needs and were left out.", "warn"))
+        alerts.append(
+            (f"Events left out, because they lack a field that this version needs: {run.num_skipped}.", "warn")
+        )
     return alerts
 
 
