@@ -17,7 +17,9 @@ def flag() -> Callable[[Random], bool]:
     return one_of(False, True)
 
 
-def table(low: int = 0, high: int = 6, value: Callable[[Random], int] = whole(-20, 20)) -> Callable[[Random], object]:
+def table(
+    low: int = 0, high: int = 6, value: Callable[[Random], int] = whole(-20, 20)
+) -> Callable[[Random], dict[str, int]]:
     """A dict of `low` to `high` keys with numbers as values."""
     return lambda rng: {name: value(rng) for name in rng.sample(KEYS, rng.randint(low, high))}
 
@@ -37,12 +39,11 @@ def tupled(*items: Callable[[Random], T]) -> Callable[[Random], tuple[T, ...]]:
     return lambda rng: tuple(item(rng) for item in items)
 
 
-def grid(low: int = 1, high: int = 4, *, square: bool = False) -> Callable[[Random], list[list[int]]]:
+def grid(low: int = 1, high: int = 4) -> Callable[[Random], list[list[int]]]:
     """A list of rows of equal length; rows and columns number `low` to `high`."""
 
     def make(rng: Random) -> list[list[int]]:
-        num_rows = rng.randint(low, high)
-        num_columns = num_rows if square else rng.randint(low, high)
+        num_rows, num_columns = rng.randint(low, high), rng.randint(low, high)
         return [[rng.randint(-9, 9) for _ in range(num_columns)] for _ in range(num_rows)]
 
     return make
