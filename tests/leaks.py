@@ -76,9 +76,29 @@ def _mounts() -> set[str]:
 
 
 def _cgroups() -> set[str]:
+    """Cgroups that still hold processes although the sandbox host that owns them is dead.
+
+    An empty one of a killed host is not counted: the next host to start removes it.
+    """
+    found = set()
+    for folder in (folder for base in _cgroup_bases() for folder in base.glob("burnish-*")):
+        owner = folder.name.split("-")[2]
+        if not Path(f"/proc/{owner}").exists():
+            found |= {
+                f"processes in {held.parent}" for held in folder.rglob("cgroup.procs") if held.read_text().strip()
+            }
+    return found
+
+
+@functools.cache
+def _cgroup_bases() -> tuple[Path, ...]:
+    """Where a host of this session may put its cgroups: beside our own, in each hierarchy, and at each root."""
     root = Path("/sys/fs/cgroup")
-    patterns = (f"burnish*{os.getpid()}*", f"*/burnish*{os.getpid()}*")  # v2 or named by us; v1 below each controller
-    return {f"cgroup {path}" for pattern in patterns for path in root.glob(pattern)}
+    bases = {root, *(path for path in root.glob("*") if path.is_dir())}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, own = line.split(":", 2)
+        bases.add(root / controllers.removeprefix("name=") / own.lstrip("/"))
+    return tuple(base for base in bases if base.is_dir())
 
 
 def _temp_entries() -> set[str]:
