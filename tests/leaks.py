@@ -84,10 +84,15 @@ def _cgroups() -> set[str]:
     for folder in (folder for base in _cgroup_bases() for folder in base.glob("burnish-*")):
         owner = folder.name.split("-")[2]
         if not Path(f"/proc/{owner}").exists():
-            found |= {
-                f"processes in {held.parent}" for held in folder.rglob("cgroup.procs") if held.read_text().strip()
-            }
+            found |= {f"processes in {held.parent}" for held in folder.rglob("cgroup.procs") if _holds_one(held)}
     return found
+
+
+def _holds_one(procs: Path) -> bool:
+    try:
+        return bool(procs.read_text().strip())
+    except OSError:
+        return False  # removed while we looked
 
 
 @functools.cache
