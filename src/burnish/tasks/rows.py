@@ -78,6 +78,17 @@ class HumanEvalRow(_EntryPoint):
     canonical_solution: Text
     test: Text
 
+    @field_validator("test")
+    @classmethod
+    def _defines_check(cls, value: str) -> str:
+        try:
+            module = ast.parse(value)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise ValueError(f"not Python: {error}") from error
+        if not any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in module.body):
+            raise ValueError("must define check(candidate)")
+        return value
+
     @property
     def id(self) -> str:
         return self.task_id
