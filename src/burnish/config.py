@@ -112,7 +112,7 @@ class LearnerConfig(Section):
     lr: PositiveFloat = 2e-5
     """AdamW's learning rate after the warm-up."""
     warmup_steps: Natural = 2
-    """Steps in which the rate rises linearly from 0 to lr."""
+    """Steps before the full rate; it rises linearly."""
     betas: tuple[Decay, Decay] = (0.9, 0.95)
     """AdamW's decay of the first and the second moment."""
     weight_decay: NaturalFloat = 0.0
@@ -127,8 +127,8 @@ class LearnerConfig(Section):
     """`token`: mean over the batch's tokens (DAPO); `sequence`: mean of each attempt's mean (GRPO as published)."""
     advantage: Literal["grpo", "dr_grpo", "rloo"] = "grpo"
     """How rewards become advantages: scaled by the group's deviation, only centred, or leave-one-out."""
-    importance_cap: PositiveFloat = 2.0
-    """Truncation of the importance weight between the engine's and the learner's probabilities."""
+    importance_cap: Annotated[float, Field(gt=1.0)] = 2.0
+    """Bound of the probability ratio of a token with a negative advantage, which clipping leaves open (dual clip)."""
     num_threads: Positive | None = None
     """CPU threads; null takes all cores."""
     step_timeout_s: PositiveFloat = 1800.0
