@@ -19,6 +19,23 @@ from burnish.types import Limits
 LimitName = Literal["wall", "memory", "pids", "output", "disk"]
 Level = Literal["none", "process", "gvisor", "microvm"]
 
+CAPABILITIES = {
+    "shell": "runs /bin/sh lines with the host's programs",
+    "python": "has python3",
+    "files": "reads and writes files",
+    "limits.wall": "a command that outlives its time is killed with all it started",
+    "limits.memory": "the memory of all processes together is bounded; the result names the limit",
+    "limits.pids": "the number of processes is bounded",
+    "reports.pids": "the result names the limit on processes",
+    "limits.output": "output past the limit is dropped while it is drained",
+    "limits.disk": "bytes and inodes written are bounded; the result names the limit",
+    "limits.open_files": "the number of descriptors of a process is bounded",
+    "isolation": "nothing of the host or of another sandbox is visible, and the system directories are read-only",
+    "network_none": "no packet leaves",
+    "confinement": "no capabilities, no new privileges, a system call filter",
+}
+"""What a backend may declare. A check of the conformance suite names the one it needs."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecResult:
@@ -35,7 +52,7 @@ class ExecResult:
     timed_out: bool
     limit_hit: LimitName | None
     wall_s: float
-    dropped_bytes: int  # output past the limit, both streams
+    dropped_bytes: int  # output past the limit, both streams; of each stream the first and the last half are kept
 
     @property
     def ok(self) -> bool:
@@ -66,7 +83,11 @@ class Commands(Protocol):
         """Runs a shell line (str, by /bin/sh -c) or an argument vector. No stdin means EOF at once.
 
         Returns when the command's own process has ended, also if children it left behind still hold its output; those
-        children are killed. `timeout_s` None takes the sandbox's `limits.wall_s`.
+        children are killed. `timeout_s` None takes the sandbox's `limits.wall_s`. A relative `cwd` starts at the
+        working directory. Commands of one sandbox may overlap.
+
+        One that cannot be started is a result too: exit code 127 when there is no such program or directory, 126 for
+        every other reason, which stands on stderr.
         """
         ...
 
@@ -106,14 +127,25 @@ class SandboxBox(Protocol):
 
 
 class SandboxBackend(Protocol):
-    """Makes sandboxes. One per run; owns the host process; `close` leaves nothing behind (I7)."""
+    """Makes sandboxes. One per run; owns the host process; `close` leaves nothing behind (I7).
+
+    Belongs to the event loop of its first use.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def level(self) -> Level: ...
     async def create(self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None) -> SandboxBox:
-        """Raises SandboxError when the host died or refuses."""
+        """A fresh sandbox. `envs` are added to the environment of every command in it.
+
+        Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs.
+        A creation that is cancelled leaves nothing behind.
+        """
+        ...
+
+    async def capabilities(self) -> frozenset[str]:
+        """Which of `CAPABILITIES` this backend really has on this machine."""
         ...
 
     async def close(self) -> None: ...

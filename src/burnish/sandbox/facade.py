@@ -1,0 +1,250 @@
+"""The way in for people: one sandbox by name, asynchronous or not, without a backend to look after."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from burnish.errors import UserError
+from burnish.sandbox.base import Commands, ExecResult, Files, SandboxBackend, SandboxBox
+from burnish.sandbox.memory import MemoryBackend
+from burnish.sandbox.process.backend import ProcessBackend
+from burnish.types import Limits
+
+T = TypeVar("T")
+
+_BACKENDS: dict[str, Callable[[], SandboxBackend]] = {"process": ProcessBackend, "memory": MemoryBackend}
+_IMAGES = ("host",)
+
+
+def make_backend(name: str) -> SandboxBackend:
+    """A new backend: "process" or "memory". Raises UserError for another name. Close it when done."""
+    if name not in _BACKENDS:
+        raise UserError(f"no sandbox backend {name!r}", fix=f"use one of: {', '.join(sorted(_BACKENDS))}")
+    return _BACKENDS[name]()
+
+
+class _Shared:
+    """One backend per event loop and name for all facade sandboxes in it; closed with the last of them."""
+
+    def __init__(self) -> None:
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, tuple[SandboxBackend, int]]]
+        self._by_loop = WeakKeyDictionary()
+
+    def take(self, name: str) -> SandboxBackend:
+        here = self._by_loop.setdefault(asyncio.get_running_loop(), {})
+        backend, num_users = here[name] if name in here else (make_backend(name), 0)
+        here[name] = (backend, num_users + 1)
+        return backend
+
+    async def give_back(self, name: str) -> None:
+        here = self._by_loop[asyncio.get_running_loop()]
+        backend, num_users = here[name]
+        if num_users > 1:
+            here[name] = (backend, num_users - 1)
+        else:
+            del here[name]
+            await backend.close()
+
+
+_shared = _Shared()
+
+
+class Sandbox:
+    """A sandbox with a life of its own.
+
+    Example:
+        async with await Sandbox.create(image="host", network=None) as box:
+            result = await box.commands.run("python3 a.py", timeout_s=5)
+    """
+
+    def __init__(self, box: SandboxBox, backend_name: str) -> None:
+        self._box, self._backend_name = box, backend_name
+        self._closed = False
+
+    @classmethod
+    async def create(
+        cls,
+        *,
+        image: str = "host",
+        network: None = None,
+        limits: Limits = Limits(),
+        envs: Mapping[str, str] | None = None,
+        backend: str = "process",
+    ) -> "Sandbox":
+        """A fresh sandbox; kill it, or use `async with`.
+
+        Args:
+            image: "host", a read-only view of this machine's system directories.
+            network: None, no network.
+            limits: what each command may use.
+            envs: added to the environment of every command.
+            backend: "process" or "memory".
+
+        Raises UserError for anything else, and what `SandboxBackend.create` raises.
+        """
+        _check_supported(image, network)
+        shared = _shared.take(backend)
+        try:
+            return cls(await shared.create(limits=limits, envs=envs), backend)
+        except BaseException:
+            await _shared.give_back(backend)
+            raise
+
+    @property
+    def id(self) -> str:
+        return self._box.id
+
+    @property
+    def limits(self) -> Limits:
+        return self._box.limits
+
+    @property
+    def commands(self) -> Commands:
+        return self._box.commands
+
+    @property
+    def files(self) -> Files:
+        return self._box.files
+
+    async def kill(self) -> None:
+        """Ends every process in it and reclaims what it held. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._box.kill()
+        finally:
+            await _shared.give_back(self._backend_name)
+
+    async def __aenter__(self) -> "Sandbox":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.kill()
+
+
+def _check_supported(image: str, network: object) -> None:
+    if image not in _IMAGES:
+        raise UserError(f"no image {image!r}", where="image", fix=f"use one of: {', '.join(_IMAGES)}")
+    if network is not None:
+        raise UserError(f"network {network!r} is not supported", where="network", fix="use None: no network")
+
+
+class SyncSandbox:
+    """`Sandbox` without `await`: the same names, served by an event loop in a thread of its own.
+
+    Example:
+        with SyncSandbox.create() as box:
+            box.files.write("a.py", "print(1)")
+            result = box.commands.run("python3 a.py")
+    """
+
+    def __init__(self, loop: "_LoopThread", box: Sandbox) -> None:
+        self._loop, self._box = loop, box
+        self.commands = SyncCommands(loop, box)
+        self.files = SyncFiles(loop, box)
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        image: str = "host",
+        network: None = None,
+        limits: Limits = Limits(),
+        envs: Mapping[str, str] | None = None,
+        backend: str = "process",
+    ) -> "SyncSandbox":
+        """See `Sandbox.create`."""
+        loop = _LoopThread()
+        creating = Sandbox.create(image=image, network=network, limits=limits, envs=envs, backend=backend)
+        try:
+            return cls(loop, loop.run(creating))
+        except BaseException:
+            loop.close()
+            raise
+
+    @property
+    def id(self) -> str:
+        return self._box.id
+
+    @property
+    def limits(self) -> Limits:
+        return self._box.limits
+
+    def kill(self) -> None:
+        """See `Sandbox.kill`."""
+        if self._loop.is_open:
+            try:
+                self._loop.run(self._box.kill())
+            finally:
+                self._loop.close()
+
+    def __enter__(self) -> "SyncSandbox":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+
+class SyncCommands:
+    def __init__(self, loop: "_LoopThread", box: Sandbox) -> None:
+        self._loop, self._box = loop, box
+
+    def run(
+        self,
+        cmd: str | Sequence[str],
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """See `burnish.sandbox.base.Commands.run`."""
+        return self._loop.run(self._box.commands.run(cmd, stdin=stdin, cwd=cwd, envs=envs, timeout_s=timeout_s))
+
+
+class SyncFiles:
+    def __init__(self, loop: "_LoopThread", box: Sandbox) -> None:
+        self._loop, self._box = loop, box
+
+    def write(self, path: str, data: str | bytes, /) -> None:
+        """See `burnish.sandbox.base.Files.write`."""
+        self._loop.run(self._box.files.write(path, data))
+
+    def read(self, path: str, /, *, max_bytes: int = 16 << 20) -> bytes:
+        """See `burnish.sandbox.base.Files.read`."""
+        return self._loop.run(self._box.files.read(path, max_bytes=max_bytes))
+
+    def exists(self, path: str, /) -> bool:
+        """See `burnish.sandbox.base.Files.exists`."""
+        return self._loop.run(self._box.files.exists(path))
+
+
+class _LoopThread:
+    """An event loop in a thread, to which blocking callers hand coroutines."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="burnish-sandbox", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        return not self._loop.is_closed()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # ctrl-C while waiting: the call inside must not go on unheard
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,240 @@
+"""Memory and pids limits through control groups, version 2 or 1, whichever lets itself be written.
+
+One folder per host process, `burnish-<pid namespace>-<pid>-<start time>`, with one folder per sandbox inside. The name
+says whose it is: whoever starts next removes the folders of hosts that are dead, judged by (pid, start time) and never
+by the pid alone, and leaves those of other pid namespaces, whose life cannot be judged from here.
+"""
+
+# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
+
+import contextlib
+import errno
+import os
+
+PREFIX = "burnish-"
+_OWN = "/proc/self"
+
+
+class Limit:
+    """How one controller is told its limit and asked how often it was hit."""
+
+    def __init__(self, limit_file: str, events_file: str, events_key: str) -> None:
+        self.limit_file, self.events_file, self.events_key = limit_file, events_file, events_key
+
+
+V2 = {
+    "memory": Limit("memory.max", "memory.events", "oom_kill"),
+    "pids": Limit("pids.max", "pids.events", "max"),
+}
+V1 = {
+    "memory": Limit("memory.limit_in_bytes", "memory.oom_control", "oom_kill"),
+    "pids": Limit("pids.max", "pids.events", "max"),
+}
+
+
+class Cgroups:
+    """The folders of one host. `kind` is "v2", "v1" or "none"; `controllers` says which limits are really held.
+
+    Folders are addressed by descriptor, because the host leaves the file system in which they have a path.
+    """
+
+    def __init__(self, kind: str, folders: "dict[str, tuple[str, str]]") -> None:
+        """`folders`: controller -> (parent folder, own folder's name). The folder must exist."""
+        self.kind = kind
+        self.limits = V2 if kind == "v2" else V1
+        self.controllers = tuple(folders)
+        self._parents = {name: _open_dir(parent) for name, (parent, _) in folders.items()}
+        self._names = {name: own for name, (_, own) in folders.items()}
+        self._own = {name: _open_dir(own, self._parents[name]) for name, (_, own) in folders.items()}
+
+    def create(self, box: str, memory_bytes: int, num_pids: int) -> "dict[str, int]":
+        """Makes the folders of one sandbox with their limits; descriptors of them by controller."""
+        descriptors: dict[str, int] = {}
+        try:
+            for controller, own in self._folders().items():
+                os.mkdir(box, dir_fd=own)
+                descriptors[controller] = _open_dir(box, own)
+            if "memory" in self.controllers:
+                self._set_memory(descriptors["memory"], memory_bytes)
+            if "pids" in self.controllers:
+                write_value(descriptors["pids"], "pids.max", str(num_pids))
+        except BaseException:
+            for descriptor in descriptors.values():
+                os.close(descriptor)
+            self.remove(box)
+            raise
+        return {name: descriptors[self._folder_of(name)] for name in self.controllers}
+
+    def remove(self, box: str) -> bool:
+        """Removes a sandbox's folders; False while the kernel still counts a process in one of them."""
+        gone = True
+        for own in self._folders().values():
+            try:
+                os.rmdir(box, dir_fd=own)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                gone = False
+        return gone
+
+    def close(self) -> None:
+        """Removes the host's own folder, which must be empty by now."""
+        for controller in self._folders():
+            with contextlib.suppress(OSError):  # a sandbox's folder was busy to the end: the next start removes both
+                os.rmdir(self._names[controller], dir_fd=self._parents[controller])
+
+    def close_descriptors(self) -> None:
+        """For a process that was forked from the host and has no business here."""
+        for descriptor in {*self._parents.values(), *self._own.values()}:
+            os.close(descriptor)
+
+    def _folders(self) -> "dict[str, int]":
+        """One entry per folder: version 2 has one for all controllers."""
+        return {"memory": self._own["memory"]} if self.kind == "v2" else self._own
+
+    def _folder_of(self, controller: str) -> str:
+        return "memory" if self.kind == "v2" else controller
+
+    def _set_memory(self, directory: int, memory_bytes: int) -> None:
+        write_value(directory, self.limits["memory"].limit_file, str(memory_bytes))
+        swap = ("memory.swap.max", "0") if self.kind == "v2" else ("memory.memsw.limit_in_bytes", str(memory_bytes))
+        with contextlib.suppress(FileNotFoundError):  # a kernel without swap accounting
+            write_value(directory, *swap)
+
+
+def _open_dir(path: str, dir_fd: "int | None" = None) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+
+
+def write_value(directory: int, name: str, value: str) -> None:
+    descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        os.write(descriptor, value.encode())
+    finally:
+        os.close(descriptor)
+
+
+def start_time(pid: int) -> "int | None":
+    """Clock ticks after boot at which the process started; None when there is none. With the pid, a unique name."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return int(stat.read().rpartition(b")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def folder_name(pid: int) -> str:
+    return f"{PREFIX}{os.stat(_OWN + '/ns/pid').st_ino}-{pid}-{start_time(pid)}"
+
+
+def _is_dead(name: str) -> bool:
+    parts = name.removeprefix(PREFIX).split("-")
+    if len(parts) != 3 or not all(part.isdigit() for part in parts):
+        return False
+    namespace, pid, started = map(int, parts)
+    return namespace == os.stat(_OWN + "/ns/pid").st_ino and start_time(pid) != started
+
+
+def reap_dead() -> int:
+    """Removes the folders of dead hosts wherever we would make ours; how many.
+
+    Only folders without processes go; nothing is ever killed here.
+    """
+    num_removed = 0
+    for parent in {path for paths in candidate_parents().values() for path in paths}:
+        for name in os.listdir(parent):
+            if name.startswith(PREFIX) and _is_dead(name):
+                folder = f"{parent}/{name}"
+                with contextlib.suppress(
+                    OSError
+                ):  # somebody else reaps it at this moment, or its last process is dying
+                    for box in [entry.name for entry in os.scandir(folder) if entry.is_dir()]:
+                        os.rmdir(f"{folder}/{box}")
+                    os.rmdir(folder)
+                    num_removed += 1
+    return num_removed
+
+
+def _mounts() -> "dict[str, str]":
+    """Mount points by what is there: "v2", or the name of a version 1 controller."""
+    found: dict[str, str] = {}
+    with open(_OWN + "/mountinfo", encoding="utf-8", errors="surrogateescape") as mountinfo:
+        for line in mountinfo:
+            left, _, right = line.partition(" - ")
+            kind, _, options = right.split(" ", 2)
+            point = left.split(" ")[4]
+            if kind == "cgroup2":
+                found.setdefault("v2", point)
+            elif kind == "cgroup":
+                for controller in set(options.strip().split(",")) & {"memory", "pids"}:
+                    found.setdefault(controller, point)
+    return found
+
+
+def _memberships() -> "dict[str, str]":
+    """This process's path in every hierarchy, by the same keys as `_mounts`."""
+    found = {}
+    with open(_OWN + "/cgroup", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            number, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in ["v2"] if number == "0" else controllers.split(","):
+                found[controller] = path
+    return found
+
+
+def candidate_parents() -> "dict[str, list[str]]":
+    """Folders under which a host may try to make its own, best first, by "v2" and version 1 controller.
+
+    Version 2 forbids controllers below a group that holds processes, so a group beside ours is as good as one below.
+    """
+    memberships = _memberships()
+    found: dict[str, list[str]] = {}
+    for key, point in _mounts().items():
+        here = (point + memberships.get(key, "/")).rstrip("/")
+        # inside a container the membership may name a path that is not visible here; then the mount point is ours
+        options = [here, os.path.dirname(here)] if key == "v2" else [here]
+        found[key] = [path for path in [*options, point] if path.startswith(point) and os.path.isdir(path)]
+    return found
+
+
+def detect(pid: int) -> "Cgroups | None":
+    """Makes the host's folders where the machine lets us, version 2 first; None where it does not."""
+    parents = candidate_parents()
+    name = folder_name(pid)
+    for parent in parents.get("v2", []):
+        if _make_v2(parent, name):
+            return Cgroups("v2", {"memory": (parent, name), "pids": (parent, name)})
+    folders = {}
+    for controller in ("memory", "pids"):
+        for parent in parents.get(controller, []):
+            if _make_folder(f"{parent}/{name}"):
+                folders[controller] = (parent, name)
+                break
+    return Cgroups("v1", folders) if folders else None
+
+
+def _make_folder(path: str) -> bool:
+    try:
+        os.mkdir(path)
+    except OSError:  # read-only, not ours, or no such hierarchy: try the next
+        return False
+    return True
+
+
+def _make_v2(parent: str, name: str) -> bool:
+    """A folder under `parent` whose children get both controllers, or False and no folder."""
+    folder = f"{parent}/{name}"
+    if not _make_folder(folder):
+        return False
+    try:
+        here = _open_dir(folder)
+        try:
+            write_value(here, "cgroup.subtree_control", "+memory +pids")
+        finally:
+            os.close(here)
+    except OSError:  # the parent does not hand the controllers down
+        os.rmdir(folder)
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""From a freshly cloned process to a confined supervisor: build the root, enter it, give up everything.
+
+Runs in the child of the host's `clone`, as pid 1 of the new pid namespace, before any request of the owner is read.
+"""
+
+# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
+
+import fcntl
+import os
+import resource
+import signal
+import socket
+import struct
+
+from burnish.sandbox.process import syscalls, template
+from burnish.sandbox.process.cgroups import write_value
+
+NUM_OPEN_FILES = 1024
+STACK_BYTES = 8 << 20
+INSIDE_UID = 1000  # the sandbox's user when it has a user namespace of its own
+_INODE_BYTES = 4096  # one inode is allowed for every so many bytes of disk limit, and a few to start with
+_INODES_TO_START = 1024
+_SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
+
+
+class Plan:
+    """What the host tells its child about the sandbox to become."""
+
+    def __init__(
+        self,
+        *,
+        uid: int,
+        rootless: bool,
+        disk_bytes: int,
+        cgroups: "dict[str, int]",
+        binds: "list[str]",
+        program: bytes,
+    ) -> None:
+        self.uid = uid  # inside: INSIDE_UID when rootless, else a uid of the machine that nobody has
+        self.rootless = rootless
+        self.disk_bytes = disk_bytes
+        self.cgroups = cgroups
+        self.binds = binds
+        self.program = program
+
+
+def confine(plan: Plan, proc: int) -> None:
+    """Everything, in order. Raises OSError that names the step; the caller reports it and exits."""
+    for directory in plan.cgroups.values():
+        write_value(directory, "cgroup.procs", "0")
+    if plan.rootless:
+        map_user(proc, inside=INSIDE_UID, outside=0)
+    _build_root(plan)
+    syscalls.enter_root("/box")
+    _bring_loopback_up()
+    _set_host_name()
+    os.close(proc)
+    _limit_resources()
+    os.umask(0o022)
+    os.chdir(template.HOME)
+    if not plan.rootless:
+        os.setgroups([])
+        os.setresgid(plan.uid, plan.uid, plan.uid)
+        # The real uid is the candidate's, so that posix_spawn(resetids=True) becomes it; the effective one stays
+        # root's, so that the candidate can neither trace nor re-limit this process.
+        os.setresuid(plan.uid, 0, 0)
+        syscalls.set_file_identity(plan.uid)
+    syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECUREBITS_NOTHING_FROM_ROOT)
+    # To see the candidate's processes that hide, and to spare this process from the out-of-memory killer; a started
+    # program keeps neither, because the uid that it runs under is not root's.
+    syscalls.keep_only_capabilities((syscalls.CAP_SYS_PTRACE, syscalls.CAP_SYS_RESOURCE))
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    syscalls.install_seccomp(plan.program)
+    # both are cleared whenever credentials change, so they come last
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def map_user(proc: int, *, inside: int, outside: int) -> None:
+    """Maps one uid and gid of the parent user namespace into the caller's new one. `proc` is a descriptor of /proc."""
+    for name, value in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{inside} {outside} 1"),
+        ("gid_map", f"{inside} {outside} 1"),
+    ):
+        write_value(proc, f"self/{name}", value)
+
+
+def _build_root(plan: Plan) -> None:
+    num_inodes = plan.disk_bytes // _INODE_BYTES + _INODES_TO_START
+    options = f"size={plan.disk_bytes},nr_inodes={num_inodes},mode=755"
+    syscalls.mount("tmpfs", "/upper", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+    os.mkdir("/upper/work")
+    for path in ("/upper/root", "/upper/root/home", "/upper/root/home/agent"):
+        os.mkdir(path)
+    if not plan.rootless:
+        os.mkdir("/upper/root/etc")
+        for name, text in template.accounts(plan.uid).items():
+            with open(f"/upper/root/etc/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+        os.chown("/upper/root", plan.uid, plan.uid)
+        os.chown("/upper/root/home/agent", plan.uid, plan.uid)
+    layers = "lowerdir=/lower,upperdir=/upper/root,workdir=/upper/work,volatile"
+    layers += ",userxattr" if plan.rootless else ""
+    syscalls.mount("overlay", "/box", "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, layers)
+    for name in plan.binds:
+        syscalls.bind(f"/system/{name}", f"/box/{name}")
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount("proc", "/box/proc", "proc", flags, "hidepid=2")
+
+
+def _bring_loopback_up() -> None:
+    """Programs expect to reach themselves at 127.0.0.1; nothing else is in this network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP_RUNNING))
+
+
+def _set_host_name() -> None:
+    socket.sethostname(template.HOST_NAME)
+
+
+def _limit_resources() -> None:
+    """The same for every sandbox and independent of what the owner was started with."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    num_files = NUM_OPEN_FILES if hard == resource.RLIM_INFINITY else min(NUM_OPEN_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (num_files, num_files))
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    resource.setrlimit(resource.RLIMIT_STACK, (STACK_BYTES if hard == resource.RLIM_INFINITY else hard, hard))
+    for name in (resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE, resource.RLIMIT_MSGQUEUE):
+        resource.setrlimit(name, (0, 0))

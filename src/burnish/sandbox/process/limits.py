@@ -1,0 +1,62 @@
+"""Which limit did a command hit? Asked by the supervisor after every command, from counters it holds open."""
+
+import os
+
+from burnish.sandbox.process.cgroups import Limit
+
+_NEVER, _NORMAL, _FIRST = b"-1000", b"0", b"1000"
+
+
+class Counter:
+    """One line "key number" of a control group's events file; `moved` since the last look."""
+
+    def __init__(self, directory: int, limit: Limit) -> None:
+        self._descriptor = os.open(limit.events_file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+        self._key = limit.events_key.encode() + b" "
+        self._last = self._read()
+
+    def moved(self) -> bool:
+        before, self._last = self._last, self._read()
+        return self._last > before
+
+    def _read(self) -> int:
+        for line in os.pread(self._descriptor, 4096, 0).splitlines():
+            if line.startswith(self._key):
+                return int(line[len(self._key) :])
+        return 0
+
+
+class Meter:
+    """The limits of one sandbox, and this supervisor's standing with the out-of-memory killer.
+
+    The supervisor is counted with its sandbox, but must outlive it: a program inherits the score that its starter has
+    at that moment, so the supervisor changes its own around every start. With CAP_SYS_RESOURCE it is exempt otherwise;
+    without, it is an ordinary process otherwise and what it starts is killed first.
+    """
+
+    def __init__(self, counters: "dict[str, Counter]", oom_score: int, *, may_be_exempt: bool) -> None:
+        """`oom_score`: a descriptor of this process's /proc/self/oom_score_adj."""
+        self._counters = counters
+        self._oom_score = oom_score
+        self._own, self._started = (_NEVER, _NORMAL) if may_be_exempt else (_NORMAL, _FIRST)
+        self.protect()
+
+    def begin(self) -> None:
+        """Forgets what happened while nothing of the owner ran."""
+        for counter in self._counters.values():
+            counter.moved()
+
+    def limit_hit(self) -> "str | None":
+        """ "memory", "pids", "disk" or None: the first that was hit since `begin`."""
+        hits = [name for name, counter in self._counters.items() if counter.moved()]
+        if hits:
+            return hits[0]
+        space = os.statvfs("/")
+        return "disk" if space.f_bavail == 0 or space.f_favail == 0 else None
+
+    def protect(self) -> None:
+        os.write(self._oom_score, self._own)
+
+    def expose(self) -> None:
+        """For the time of starting a program."""
+        os.write(self._oom_score, self._started)

@@ -1,0 +1,268 @@
+"""Pid 1 of a sandbox: starts commands, enforces their time, reaps, and serves files. One thread, one loop.
+
+Out of the candidate's reach: signals of its pid namespace do not arrive at pid 1 (the kernel protects an init from all
+that it has no handler for, and SIGCHLD is the only one handled here), it cannot be traced (not dumpable, capabilities
+that the candidate lacks, and no ptrace call to begin with), it shares no descriptor, and nothing of the sandbox's file
+system is ever loaded into it. Commands are started by posix_spawn, which costs a vfork and not a fork of this Python;
+everything that confines them has been applied to this process before (confine.py) and is inherited.
+
+Requests of the owner, one packet each; the answer carries the same id:
+
+    {"id", "op": "run", "argv", "cwd", "envs", "timeout_s"} + stdin?, stdout, stderr  -> {"id", "code" | "signal", ...}
+    {"id", "op": "cancel"}                                                     -> nothing; the run's answer comes early
+    {"id", "op": "read", "path", "max_bytes"}                                  -> {"id", "size"} + descriptor | {"no"}
+    {"id", "op": "write", "path"} + descriptor                                 -> {"id"} | {"no"}
+    {"id", "op": "exists", "path"}                                             -> {"id", "exists"}
+"""
+
+# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
+
+import errno
+import os
+import select
+import signal
+import socket
+import time
+
+from burnish.sandbox.process import boxfiles, wire
+from burnish.sandbox.process.limits import Meter
+from burnish.sandbox.process.wire import Message
+
+EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE = 127, 126  # as shells say it
+_SIGNALS_TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ]  # ignored by Python; ignoring would be inherited
+_MAX_SWEEPS = 50
+
+
+class Command:
+    """A running command of the owner."""
+
+    def __init__(self, request: int, pid: int, timeout_s: float) -> None:
+        self.request, self.pid = request, pid
+        self.started = time.monotonic()
+        self.deadline = self.started + timeout_s
+        self.timed_out = False
+
+
+class Supervisor:
+    """Serves one owner until either end goes away."""
+
+    def __init__(self, owner: socket.socket, lifeline: int, meter: Meter, envs: "dict[str, str]") -> None:
+        self._owner, self._lifeline, self._meter, self._envs = owner, lifeline, meter, envs
+        self._running: dict[int, Command] = {}  # by pid
+        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._proc_device = os.stat("/proc").st_dev
+
+    def serve(self) -> None:
+        """Returns when the owner hung up or the host is gone. Leaving ends pid 1, and with it the whole sandbox."""
+        bell, ringer = socket.socketpair()
+        bell.setblocking(False)
+        ringer.setblocking(False)
+        signal.set_wakeup_fd(ringer.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        poll = select.poll()
+        for descriptor in (self._owner.fileno(), self._lifeline, bell.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            for descriptor, _ in poll.poll(self._milliseconds_to_deadline()):
+                if descriptor == self._lifeline:
+                    return
+                if descriptor == bell.fileno():
+                    bell.recv(4096)
+                    self._reap()
+                else:
+                    try:
+                        self._serve_one(*wire.receive(self._owner))
+                    except EOFError:
+                        return
+            self._end_overdue()
+
+    def _milliseconds_to_deadline(self) -> "float | None":
+        deadlines = [command.deadline for command in self._running.values() if not command.timed_out]
+        return max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1) if deadlines else None
+
+    def _serve_one(self, message: Message, fds: "list[int]") -> None:
+        try:
+            operation = message["op"]
+            if operation == "run":
+                self._run(message, fds)
+            elif operation == "cancel":
+                self._cancel(message["id"])
+            else:
+                self._serve_file(operation, message, fds)
+        finally:
+            for descriptor in fds:
+                os.close(descriptor)
+
+    def _serve_file(self, operation: str, message: Message, fds: "list[int]") -> None:
+        answer: Message = {"id": message["id"]}
+        opened: list[int] = []
+        try:
+            if operation == "read":
+                descriptor, answer["size"] = boxfiles.open_to_read(
+                    message["path"], message["max_bytes"], self._proc_device
+                )
+                opened.append(descriptor)
+            elif operation == "write":
+                boxfiles.write(message["path"], fds[0])
+            else:
+                answer["exists"] = boxfiles.exists(message["path"])
+        except boxfiles.Refused as refusal:
+            answer["no"] = str(refusal)
+        except OSError as error:
+            answer["no"] = os.strerror(error.errno or 0)
+        try:
+            wire.send(self._owner, answer, opened)
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _run(self, message: Message, fds: "list[int]") -> None:
+        """Starts a command. One that cannot be started is a result like any other, with the reason on its stderr."""
+        if not self._running:
+            self._meter.begin()
+        *stdin, stdout, stderr = fds
+        started = time.monotonic()
+        try:
+            os.chdir(message["cwd"])
+            pid = self._spawn(
+                message["argv"], {**self._envs, **message["envs"]}, [*(stdin or [self._null]), stdout, stderr]
+            )
+        except (OSError, ValueError) as error:
+            self._answer_not_started(message, error, stderr, time.monotonic() - started)
+            return
+        command = Command(message["id"], pid, message["timeout_s"])
+        command.started, command.deadline = started, started + message["timeout_s"]
+        self._running[pid] = command
+
+    def _spawn(self, argv: "list[str]", envs: "dict[str, str]", streams: "list[int]") -> int:
+        actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(streams)]
+        program = argv[0]
+        folders = [""] if "/" in program else [f"{folder or '.'}/" for folder in envs.get("PATH", "").split(":")]
+        failure: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        self._meter.expose()
+        try:
+            for folder in folders:
+                try:
+                    return os.posix_spawn(
+                        folder + program,
+                        argv,
+                        envs,
+                        file_actions=actions,
+                        resetids=True,
+                        setsid=True,
+                        setsigdef=_SIGNALS_TO_DEFAULT,
+                        setsigmask=(),
+                    )
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except PermissionError as error:
+                    failure = error
+            raise failure
+        finally:
+            self._meter.protect()
+
+    def _answer_not_started(self, message: Message, error: Exception, stderr: int, wall_s: float) -> None:
+        missing = isinstance(error, FileNotFoundError)
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+        subject = message["argv"][0] if os.path.isdir(message["cwd"]) else f"working directory {message['cwd']}"
+        os.write(stderr, f"{subject[:200]}: {reason}\n".encode("utf-8", "replace"))
+        limit = "pids" if isinstance(error, BlockingIOError) else None
+        code = EXIT_NOT_FOUND if missing else EXIT_NOT_RUNNABLE
+        answer = {"id": message["id"], "code": code, "limit": limit, "timed_out": False, "wall_s": wall_s}
+        wire.send(self._owner, answer)
+
+    def _cancel(self, request: int) -> None:
+        for command in self._running.values():
+            if command.request == request:
+                self._kill(command)
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for command in self._running.values():
+            if now >= command.deadline and not command.timed_out:
+                command.timed_out = True
+                self._kill(command)
+
+    def _kill(self, command: Command) -> None:
+        """Ends a command and all it started. Its answer goes out when it has been reaped."""
+        others = {pid for pid in self._running if pid != command.pid}
+        if others:
+            os.kill(command.pid, signal.SIGKILL)
+            self._sweep(others)
+        else:
+            os.kill(-1, signal.SIGKILL)  # everything in the pid namespace but us, in one step that no fork outruns
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            command = self._running.pop(pid, None)
+            if command is not None:
+                self._finish(command, status, usage.ru_utime + usage.ru_stime)
+
+    def _finish(self, command: Command, status: int, cpu_s: float) -> None:
+        """The command's own process has ended: what it left behind ends too, then the owner hears of it."""
+        wall_s = time.monotonic() - command.started
+        if self._running:
+            self._sweep(set(self._running))
+        else:
+            self._kill_all_that_is_left()
+        answer: Message = {"id": command.request, "timed_out": command.timed_out, "wall_s": wall_s, "cpu_s": cpu_s}
+        if os.WIFSIGNALED(status):
+            answer["signal"] = os.WTERMSIG(status)
+        else:
+            answer["code"] = os.WEXITSTATUS(status)
+        answer["limit"] = "wall" if command.timed_out else self._meter.limit_hit()
+        wire.send(self._owner, answer)
+
+    def _kill_all_that_is_left(self) -> None:
+        try:
+            while True:  # ends with ChildProcessError when nobody is left
+                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                    os.kill(-1, signal.SIGKILL)
+                    os.waitpid(-1, 0)
+        except (ChildProcessError, ProcessLookupError):
+            return
+
+    def _sweep(self, keep: "set[int]") -> None:
+        """Kills every process that does not descend from one of `keep`, the other commands that still run.
+
+        A process that such a command orphaned on purpose (a daemon) is lost with the rest: it cannot be told apart.
+        """
+        for _ in range(_MAX_SWEEPS):
+            parents = _parents_by_pid()
+            strays = [pid for pid in parents if pid != 1 and not _descends(pid, keep, parents)]
+            if not strays:
+                return
+            for pid in strays:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+
+def _parents_by_pid() -> "dict[int, int]":
+    """Live processes of the sandbox; the dead that wait to be reaped are left out."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stat:
+                    state, parent = stat.read().rpartition(b")")[2].split()[:2]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if state not in (b"Z", b"X"):
+                parents[int(name)] = int(parent)
+    return parents
+
+
+def _descends(pid: int, ancestors: "set[int]", parents: "dict[int, int]") -> bool:
+    while pid in parents:
+        if pid in ancestors:
+            return True
+        pid = parents[pid]
+    return False
