@@ -5,8 +5,6 @@ says whose it is: whoever starts next removes the folders of hosts that are dead
 by the pid alone, and leaves those of other pid namespaces, whose life cannot be judged from here.
 """
 
-# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
-
 import contextlib
 import errno
 import os

@@ -3,8 +3,6 @@
 Runs in the child of the host's `clone`, as pid 1 of the new pid namespace, before any request of the owner is read.
 """
 
-# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
-
 import fcntl
 import os
 import resource

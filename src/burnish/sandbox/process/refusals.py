@@ -1,7 +1,5 @@
 """When the machine says no: which feature it refused, why as far as it can be seen, and what to do about it."""
 
-# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
-
 import contextlib
 import errno
 import os

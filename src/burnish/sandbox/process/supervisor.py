@@ -15,8 +15,6 @@ Requests of the owner, one packet each; the answer carries the same id:
     {"id", "op": "exists", "path"}                                             -> {"id", "exists"}
 """
 
-# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
-
 import errno
 import os
 import select

@@ -4,8 +4,6 @@ Used by the host and the supervisors, which have one thread; `clone` is a fork w
 is only safe there.
 """
 
-# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
-
 import ctypes
 import os
 import struct

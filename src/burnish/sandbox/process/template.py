@@ -9,8 +9,6 @@ The host enters it and forgets the machine's root, so that a sandbox's mount nam
     /proc      the machine's, so that the kernel lets a sandbox mount its own; no sandbox keeps it
 """
 
-# ruff: noqa: PTH (pathlib would be one more import in every sandbox's supervisor)
-
 import contextlib
 import os
 
