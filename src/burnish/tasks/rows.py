@@ -4,7 +4,7 @@ Two shapes are read. Ours: `id, instruction, entry_point, reference, examples, h
 files, limits`. HumanEval's: `task_id, prompt, entry_point, canonical_solution, test`.
 
 Example, on one line of the file: {"id": "add", "instruction": "Write `add(a, b)`, the sum.", "entry_point": "add",
-"reference": "def add(a, b):\\n    return a + b", "examples": ["add(2, 3)"], "hidden": [["add(-1, 1)", "0"], "add(0, 5)"]}
+"reference": "def add(a, b):\\n    return a + b", "examples": ["add(2, 3)"], "hidden": [["add(0, 5)", "5"]]}
 """
 
 import ast

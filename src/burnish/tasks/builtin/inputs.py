@@ -32,6 +32,7 @@ def quarters(low: int, high: int) -> Callable[[Random], float]:
 
 
 def one_of(*values: T) -> Callable[[Random], T]:
+    """One of the given values."""
     return lambda rng: rng.choice(values)
 
 
@@ -41,6 +42,7 @@ def text(low: int = 0, high: int = 12, alphabet: str = MIXED) -> Callable[[Rando
 
 
 def word() -> Callable[[Random], str]:
+    """One of `WORDS`: short and long, palindromes, some with capitals."""
     return one_of(*WORDS)
 
 
