@@ -148,9 +148,6 @@ class Anonymous(ast.NodeTransformer):
         return node
 
 
-BARE_OPERATION = re.compile(r"def v0\(v1, v2\):\n    return v[12] [-+*] v[12]")
-
-
 def normalised(reference: str) -> str:
     return ast.unparse(Anonymous().visit(ast.parse(reference)))
 
@@ -161,11 +158,10 @@ def test_normalising_sees_through_names_only() -> None:
 
 
 def test_no_heldout_solution_is_seen_in_training() -> None:
-    """Except for one bare operation on the two arguments: `a * b` answers many different questions."""
     seen = {normalised(built.hidden.reference): built.task.id for built in TRAIN}
     for built in HELDOUT:
         text = normalised(built.hidden.reference)
-        assert text not in seen or BARE_OPERATION.fullmatch(text), (built.task.id, seen[text])
+        assert text not in seen, (built.task.id, seen[text])
 
 
 def words_of(built: BuiltTask) -> frozenset[str]:
