@@ -10,7 +10,8 @@ from pathlib import Path
 
 from burnish.attempts import AttemptRunner
 from burnish.config import RunConfig
-from burnish.engine.local import EngineStats, LocalEngine, load_tokenizer
+from burnish.engine.local.client import EngineStats, LocalEngine
+from burnish.engine.local.tokenizer import load_tokenizer
 from burnish.engine.restart import RestartingEngine
 from burnish.learn.client import Learner
 from burnish.reward.grade import HiddenTests

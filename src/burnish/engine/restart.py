@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from burnish.engine.base import Engine
-from burnish.errors import EngineError
+from burnish.errors import BoundaryError, EngineError
 from burnish.observe.emit import emit
 from burnish.types import Completion, PolicyVersion, Sampling
 
@@ -15,7 +15,7 @@ class MortalEngine(Engine, Protocol):
     """An engine that can say it is gone."""
 
     @property
-    def death(self) -> EngineError | None: ...
+    def death(self) -> BoundaryError | None: ...
 
 
 StartFn = Callable[[Path, PolicyVersion], Awaitable[MortalEngine]]

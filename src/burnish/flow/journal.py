@@ -146,6 +146,8 @@ def _return_to(step: int, steps: dict[int, Record], state: Replayed, max_lag: in
             if versions and not step - max_lag <= min(versions) <= max(versions) <= step:
                 del members[member]
                 state.num_void += 1
+        if not members:
+            del state.attempts[index]
     state.closed = closed
 
 

@@ -56,9 +56,10 @@ class HiddenTests:
         return _measured(passed=right == len(cases), fraction=right / len(cases))
 
     async def _passes_check(self, task: Task, hidden: Hidden, solution: str) -> bool:
+        source = f"{hidden.preamble}\n{solution}"  # a solution may use the helpers and imports that it was shown
         calls = list(await self._replayer.record(task, hidden))
         for _ in range(MAX_ROUNDS):
-            answers = await self._answers(task, solution, [f"{task.entry_point}{arguments}" for arguments in calls])
+            answers = await self._answers(task, source, [f"{task.entry_point}{arguments}" for arguments in calls])
             verdict = await self._replayer.replay(task, hidden, calls, answers)
             if verdict.strayed is None:
                 return verdict.passed

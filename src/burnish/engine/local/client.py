@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from burnish.errors import EngineError, UserError
+from burnish.errors import BoundaryError, EngineError, UserError
 from burnish.ipc import WorkerProcess
 from burnish.types import Completion, PolicyVersion, Sampling
 
@@ -98,6 +98,11 @@ class LocalEngine:
     def pid(self) -> int:
         """The engine process."""
         return self._worker.pid
+
+    @property
+    def death(self) -> BoundaryError | None:
+        """Why the process is gone; None while it lives."""
+        return self._worker.death
 
     async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
         """Continues one prompt. Cancelling the caller frees the slot within a token.
