@@ -14,6 +14,7 @@ from burnish.sandbox.process.template import HOME
 
 _FILE_MODE, _DIRECTORY_MODE = 0o644, 0o755
 _COPY_BYTES = 1 << 20
+_READ_ONLY = "in a read-only system directory"
 
 
 class Refused(Exception):
@@ -86,30 +87,32 @@ def _open_parent(path: str) -> "tuple[int, str]":
     if not name or name == ".." or path.endswith("/"):
         raise Refused("names a directory")
     here = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    for folder in folders:
-        try:
+    own_device = os.fstat(here).st_dev
+    try:
+        for folder in folders:
             there = _enter_or_make(here, folder)
-        except OSError as error:
-            raise Refused(_why_not_writable(error)) from error
-        finally:
             os.close(here)
-        here = there
+            here = there
+        if os.fstat(here).st_dev != own_device:
+            raise Refused(_READ_ONLY)
+    except BaseException:
+        os.close(here)
+        raise
     return here, name
 
 
 def _enter_or_make(here: int, folder: str) -> int:
     flags = os.O_PATH | os.O_DIRECTORY
-    resolve = syscalls.RESOLVE_NO_MAGICLINKS | syscalls.RESOLVE_NO_XDEV
     try:
-        return syscalls.open_inside(here, folder, flags, resolve=resolve)
+        return syscalls.open_inside(here, folder, flags, resolve=syscalls.RESOLVE_NO_MAGICLINKS)
     except FileNotFoundError:
         os.mkdir(folder, _DIRECTORY_MODE, dir_fd=here)
-        return syscalls.open_inside(here, folder, flags, resolve=resolve)
+        return syscalls.open_inside(here, folder, flags, resolve=syscalls.RESOLVE_NO_MAGICLINKS)
 
 
 def _why_not_writable(error: OSError) -> str:
     if error.errno == errno.EXDEV:
-        return "in a read-only system directory"
+        return _READ_ONLY
     if error.errno == errno.ENXIO:
         return "not a regular file"
     return os.strerror(error.errno or 0)

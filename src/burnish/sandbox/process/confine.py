@@ -63,6 +63,8 @@ def confine(plan: Plan, proc: int) -> None:
         # root's, so that the candidate can neither trace nor re-limit this process.
         os.setresuid(plan.uid, 0, 0)
         syscalls.set_file_identity(plan.uid)
+    else:
+        syscalls.empty_bounding_set()  # a privileged host did so once for all; a new user namespace starts full
     syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECUREBITS_NOTHING_FROM_ROOT)
     # To see the candidate's processes that hide, and to spare this process from the out-of-memory killer; a started
     # program keeps neither, because the uid that it runs under is not root's.
@@ -93,9 +95,9 @@ def _build_root(plan: Plan) -> None:
         os.mkdir(path)
     if not plan.rootless:
         os.mkdir("/upper/root/etc")
-        for name, text in template.accounts(plan.uid).items():
-            with open(f"/upper/root/etc/{name}", "w", encoding="ascii") as file:
-                file.write(text)
+        for name, content in template.accounts(plan.uid).items():
+            with open(f"/upper/root/etc/{name}", "wb") as file:
+                file.write(content)
         os.chown("/upper/root", plan.uid, plan.uid)
         os.chown("/upper/root/home/agent", plan.uid, plan.uid)
     layers = "lowerdir=/lower,upperdir=/upper/root,workdir=/upper/work,volatile"

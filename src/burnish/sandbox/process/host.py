@@ -68,6 +68,7 @@ class Host:
         with refusals.explained("building the read-only view of the system"):
             inside_uid = confine.INSIDE_UID if self._rootless else None
             self._template = template.build(prefixes, bind_etc_for=inside_uid)
+            syscalls.empty_bounding_set()
         os.close(self._proc)
         self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
 

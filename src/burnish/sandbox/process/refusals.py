@@ -64,8 +64,8 @@ def _allowed(flag: int) -> bool:
 
 def _sysctl(name: str) -> "str | None":
     try:
-        with open(f"/proc/sys/{name}", encoding="ascii") as file:
-            return file.read().strip()
+        with open(f"/proc/sys/{name}", "rb") as file:
+            return file.read().strip().decode()
     except OSError:  # this kernel does not have it
         return None
 

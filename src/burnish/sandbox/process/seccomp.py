@@ -52,6 +52,7 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARGUMENTS = 0, 4, 16
 
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, constant
+_ALLOWED: _Instruction = (_RETURN, 0, 0, _ALLOW)
 
 
 def build_program(machine: str = syscalls.MACHINE) -> bytes:
@@ -68,14 +69,27 @@ def build_program(machine: str = syscalls.MACHINE) -> bytes:
         (_LOAD, 0, 0, _OFFSET_NUMBER),
     ]
     if machine == "x86_64":
-        program += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
-    for number in _denied_numbers(column):
-        program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
-    program += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
-    for number, block in _argument_rules(column):
-        program += [(_EQUAL, 0, len(block), number), *block]
-    program.append((_RETURN, 0, 0, _ALLOW))
+        program += [(_AT_LEAST, 0, 1, _X32_BIT), _refusal(errno.ENOSYS)]
+    rules = {number: [_refusal(errno.EPERM)] for number in _denied_numbers(column)}
+    rules[_CLONE3[column]] = [_refusal(errno.ENOSYS)]
+    rules.update(_argument_rules(column))
+    program += _search_tree(sorted(rules.items()))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+
+
+def _search_tree(rules: "list[tuple[int, list[_Instruction]]]") -> list[_Instruction]:
+    """Finds the call's number in a sorted list; what is not found is allowed.
+
+    A tree and not a chain, because the kernel runs the filter once for every call number when it is installed.
+    """
+    if not rules:
+        return [_ALLOWED]
+    if len(rules) == 1:
+        [(number, block)] = rules
+        return [(_EQUAL, 0, len(block), number), *block, _ALLOWED]
+    middle = len(rules) // 2
+    left, right = _search_tree(rules[:middle]), _search_tree(rules[middle:])
+    return [(_AT_LEAST, len(left), 0, rules[middle][0]), *left, *right]
 
 
 def _denied_numbers(column: int) -> list[int]:
@@ -91,7 +105,7 @@ def _argument_rules(column: int) -> Iterator[tuple[int, list[_Instruction]]]:
     for call in _FIRST_ARGUMENT_IS_PID:
         yield call[column], _refuse_if(0, (_SUPERVISOR_PID,))
     for call, every_process_of_user in ((_SETPRIORITY, _PRIO_USER), (_IOPRIO_SET, _IOPRIO_WHO_USER)):
-        refuse_user = [_argument(0), (_EQUAL, 0, 1, every_process_of_user), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
+        refuse_user = [_argument(0), (_EQUAL, 0, 1, every_process_of_user), _refusal(errno.EPERM)]
         yield call[column], [*refuse_user, *_refuse_if(1, (_SUPERVISOR_PID,))]
 
 
@@ -100,8 +114,12 @@ def _argument(index: int) -> _Instruction:
     return (_LOAD, 0, 0, _OFFSET_ARGUMENTS + 8 * index)
 
 
+def _refusal(number: int) -> _Instruction:
+    return (_RETURN, 0, 0, _ERRNO | number)
+
+
 def _verdict(number: int) -> list[_Instruction]:
-    return [(_RETURN, 0, 0, _ERRNO | number), (_RETURN, 0, 0, _ALLOW)]
+    return [_refusal(number), _ALLOWED]
 
 
 def _refuse_if(index: int, values: tuple[int, ...]) -> list[_Instruction]:

@@ -142,13 +142,17 @@ def install_seccomp(program: bytes) -> None:
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header)
 
 
-def keep_only_capabilities(keep: "tuple[int, ...]") -> None:
-    """Empties the bounding set, reduces effective and permitted to what of `keep` is there; nothing is inheritable."""
+def empty_bounding_set() -> None:
+    """From now on no program that is started can gain a capability. What this process holds, it keeps."""
     for number in range(64):
         try:
             prctl(PR_CAPBSET_DROP, number)
         except OSError:  # past the last capability that this kernel knows
-            break
+            return
+
+
+def keep_only_capabilities(keep: "tuple[int, ...]") -> None:
+    """Reduces effective and permitted to what of `keep` is there; nothing is inheritable."""
     header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
     held = ctypes.create_string_buffer(24)
     _check(_libc.capget(header, held), "capget")
@@ -165,8 +169,8 @@ def set_file_identity(uid: int) -> None:
 
 def effective_capabilities() -> int:
     """The effective set of this process as a bit mask."""
-    with open("/proc/self/status", encoding="ascii") as status:
+    with open("/proc/self/status", "rb") as status:
         for line in status:
-            if line.startswith("CapEff:"):
+            if line.startswith(b"CapEff:"):
                 return int(line.split()[1], 16)
     return 0

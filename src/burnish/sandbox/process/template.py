@@ -30,13 +30,15 @@ _ETC_PREFIXES = ("java-", "python3")  # language run-times whose configuration i
 _ETC_FILE_BYTES = 4 << 20
 
 
-def accounts(uid: int) -> "dict[str, str]":
+def accounts(uid: int) -> "dict[str, bytes]":
     """/etc/passwd and /etc/group of a sandbox whose programs run as `uid`."""
-    return {
-        "passwd": f"root:x:0:0:root:/root:/bin/sh\nagent:x:{uid}:{uid}:agent:{HOME}:/bin/sh\n"
-        "nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
-        "group": f"root:x:0:\nagent:x:{uid}:\nnogroup:x:65534:\n",
-    }
+    users = (
+        "root:x:0:0:root:/root:/bin/sh",
+        f"agent:x:{uid}:{uid}:agent:{HOME}:/bin/sh",
+        "nobody:x:65534:65534:nobody:/nonexistent:/bin/false",
+    )
+    groups = ("root:x:0:", f"agent:x:{uid}:", "nogroup:x:65534:")
+    return {"passwd": "\n".join([*users, ""]).encode(), "group": "\n".join([*groups, ""]).encode()}
 
 
 class Template:
@@ -73,7 +75,7 @@ def build(prefixes: "list[str]", *, bind_etc_for: "int | None") -> Template:
     if bind_etc_for is None:
         _write_etc(etc, "lower/etc")
     else:
-        _write_etc({**etc, **{name: text.encode() for name, text in accounts(bind_etc_for).items()}}, "system/etc")
+        _write_etc({**etc, **accounts(bind_etc_for)}, "system/etc")
         _seal("system/etc", MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID)
         binds.append("etc")
     syscalls.attach_mounts(proc, "proc")
