@@ -1,8 +1,7 @@
 # ruff: noqa: N815 (fields carry shape suffixes)
 """Packed rows as one forest of token segments, ready for one forward pass.
 
-Legend: `L` tokens of the forest, `N` loss tokens, `M` sibling segments attended together, `T` tokens of the longest of
-them, `P` tokens of their common prefix.
+Legend: `L` tokens of the forest, `N` loss tokens, `Q` padded queries, `X` padded keys of all segments.
 
 Rows are laid one after the other as separate trees. Attention is planned per set of siblings: segments with one parent
 see the same prefix, so their queries and keys form dense rectangles and nothing is computed for pairs of tokens that
@@ -18,26 +17,39 @@ from torch import Tensor
 
 from burnish.types import PackedRow
 
+PAD_TOKENS = 64  # matrix products over an odd number of tokens take up to twice as long
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Siblings:
-    """Segments with the same ancestors, padded to one length. Padding repeats token 0 and is never read back.
+    """Segments with the same ancestors, padded to one length: a dense rectangle of queries and keys per segment.
 
-    Example: prompt (0, 1), children (2, 3) and (4,): query_MT = [[2, 3], [4, 0]], prefix_P = [0, 1]
+    Example: prompt (0, 1) with children (2, 3) and (4,): Siblings(num_segments=2, num_tokens=2, num_prefix=2)
     """
 
-    query_MT: Tensor  # int64, indices into the forest
-    prefix_P: Tensor  # int64, tokens of all ancestors in path order
+    num_segments: int  # M
+    num_tokens: int  # T, of the longest
+    num_prefix: int  # P, tokens of all ancestors
+
+    @property
+    def num_queries(self) -> int:
+        return self.num_segments * self.num_tokens
+
+    @property
+    def num_keys(self) -> int:
+        return self.num_segments * (self.num_prefix + self.num_tokens)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forest:
     """One micro-batch. All tensors are on the model's device."""
 
-    ids_L: Tensor  # int64
+    ids_L: Tensor  # int64; padded to a multiple of PAD_TOKENS by tokens that nobody attends to
     positions_L: Tensor  # int64, depth on the path from the root
     siblings: tuple[Siblings, ...]
-    gather_L: Tensor  # int64: where token i stands in the concatenation of all flattened `query_MT`
+    query_Q: Tensor  # int64: tokens that ask, all siblings one after the other; padding repeats token 0
+    key_X: Tensor  # int64: tokens that they may see, per segment the prefix and then the segment itself, padded alike
+    gather_L: Tensor  # int64: where token i stands in `query_Q`
     predecessor_N: Tensor  # int64: the hidden state that predicts the loss token
     target_N: Tensor  # int64, token ids
     behaviour_N: Tensor  # float32
@@ -77,12 +89,15 @@ def plant(
         return torch.tensor(values, dtype=torch.float32, device=device)
 
     ids, positions, places, predecessors, spans, parents = _lay_out(rows, numbers)
-    siblings, gather = _plan_attention(spans, parents, len(ids))
+    padding = [0] * (-len(ids) % PAD_TOKENS)
+    siblings, queries, keys, gather = _plan_attention(spans, parents, len(ids))
     return Forest(
-        ids_L=ints(ids),
-        positions_L=ints(positions),
-        siblings=tuple(Siblings(query_MT=ints_2d(q, device), prefix_P=ints(p)) for q, p in siblings),
-        gather_L=ints(gather),
+        ids_L=ints(ids + padding),
+        positions_L=ints(positions + padding),
+        siblings=tuple(siblings),
+        query_Q=ints(queries),
+        key_X=ints(keys),
+        gather_L=ints(gather + padding),
         predecessor_N=ints(predecessors),
         target_N=ints([rows[r].ids[i] for r, i in places]),
         behaviour_N=floats([rows[r].logprobs[i] for r, i in places]),
@@ -91,10 +106,6 @@ def plant(
         on_policy_N=torch.tensor([rows[r].versions[i] == version for r, i in places], device=device),
         places=tuple(places),
     )
-
-
-def ints_2d(values: Sequence[Sequence[int]], device: torch.device | str) -> Tensor:
-    return torch.tensor(values, dtype=torch.int64, device=device)
 
 
 Span = tuple[int, int]  # first token of a segment in the forest, and one past its last
@@ -126,24 +137,23 @@ def _lay_out(
 
 def _plan_attention(
     spans: Sequence[Span], parents: Sequence[int], num_tokens: int
-) -> tuple[list[tuple[list[list[int]], list[int]]], list[int]]:
-    """Sibling sets as (query_MT, prefix_P) and `gather_L`. Lengths in one set differ by less than a factor of two."""
+) -> tuple[list[Siblings], list[int], list[int], list[int]]:
+    """Sibling sets, `query_Q`, `key_X` and `gather_L`. Lengths in one set differ by less than a factor of two."""
     families: dict[tuple[int, int], list[int]] = defaultdict(list)
     for segment, (start, end) in enumerate(spans):
         families[parents[segment], (end - start).bit_length()].append(segment)
-    siblings = []
+    siblings, queries, keys = [], list[int](), list[int]()
     gather = [0] * num_tokens
-    base = 0
     for (parent, _), members in families.items():
         longest = max(spans[segment][1] - spans[segment][0] for segment in members)
-        query = []
-        for segment in members:
-            start, end = spans[segment]
-            query.append([*range(start, end), *[0] * (longest - (end - start))])
-            gather[start:end] = range(base, base + end - start)
-            base += longest
-        siblings.append((query, _path(parent, spans, parents)))
-    return siblings, gather
+        prefix = _path(parent, spans, parents)
+        siblings.append(Siblings(num_segments=len(members), num_tokens=longest, num_prefix=len(prefix)))
+        for start, end in (spans[segment] for segment in members):
+            gather[start:end] = range(len(queries), len(queries) + end - start)
+            padded = [*range(start, end), *[0] * (longest - (end - start))]
+            queries += padded
+            keys += prefix + padded
+    return siblings, queries, keys, gather
 
 
 def _path(segment: int, spans: Sequence[Span], parents: Sequence[int]) -> list[int]:

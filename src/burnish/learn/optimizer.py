@@ -16,6 +16,9 @@ from torch.nn import Parameter
 
 from burnish.config import LearnerConfig
 
+# Adding bf16 to float32 makes a float32 copy of the addend first; in blocks of this size it stays in a core's cache.
+ADD_BLOCK = 1 << 18
+
 
 class MasterOptimizer:
     """Owns master weights, their gradients and AdamW's moments. Adds up what `backward` calls produce.
@@ -112,7 +115,9 @@ def _adding_to(master: Parameter) -> Callable[[Tensor], None]:
         if master.grad is None:
             master.grad = parameter.grad.float()
         else:
-            master.grad.add_(parameter.grad)
+            blocks = (torch.split(x.flatten(), ADD_BLOCK) for x in (master.grad, parameter.grad))
+            for total, addend in zip(*blocks, strict=True):
+                total.add_(addend)
         parameter.grad = None
 
     return hook

@@ -21,7 +21,7 @@ from burnish.learn.policy import Policy
 from burnish.types import Batch
 
 MICRO_BATCH_TOKENS = 2048  # activations are about 1 MB a token for a 135M model
-HEAD_CHUNK = 512  # loss tokens whose logits exist at one time; 2 * 512 * 49152 float32 are 200 MB
+HEAD_CHUNK = 1024  # loss tokens whose logits exist at one time: 100 MB in bf16 for a vocabulary of 49152
 
 
 @dataclass
