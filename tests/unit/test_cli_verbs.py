@@ -14,6 +14,7 @@ from burnish import __version__
 from burnish.cli import app
 from burnish.config import EvalOptions, RunConfig
 from burnish.errors import UserError
+from burnish.sandbox.conformance import CheckResult
 from burnish.tasks.load import load_tasks
 
 HEAVY = ("torch", "transformers", "numpy", "matplotlib", "pydantic", "burnish.train", "burnish.config")
@@ -148,6 +149,29 @@ def test_eval_refuses_before_anything_is_loaded(calls: Any, words: str, message:
 def test_report_needs_a_run_directory(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such run directory"):
         invoke("report", tmp_path / "nope")
+
+
+def test_sandbox_check_says_what_failed_and_why_something_was_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = CheckResult(name="one", meaning="It works.", status="passed", reason="", wall_s=0.1)
+    skipped = CheckResult(name="two", meaning="-", status="skipped", reason="not declared: [shell]", wall_s=0.0)
+    failed = CheckResult(name="three", meaning="-", status="failed", reason="it leaked", wall_s=0.1)
+    found: list[CheckResult] = []
+
+    async def run_conformance(_: Any) -> list[CheckResult]:
+        return found
+
+    monkeypatch.setattr("burnish.sandbox.conformance.run_conformance", run_conformance)
+    found += [passed, skipped]
+    result = invoke("sandbox", "check")
+    assert result.exit_code == 0
+    rows = [line.split(maxsplit=2) for line in result.output.splitlines()]
+    assert ["one", "passed", "It works."] in rows
+    assert ["two", "skipped", "not declared: [shell]"] in rows
+    assert result.output.endswith("backend process: 1 passed, 0 failed, 1 skipped\n")
+    found.append(failed)
+    result = invoke("sandbox", "check")
+    assert result.exit_code == 1
+    assert "it leaked" in result.output
 
 
 def test_tasks_list_has_a_line_for_each_task() -> None:
