@@ -164,7 +164,7 @@ def test_sandbox_check_says_what_failed_and_why_something_was_skipped(monkeypatc
     found += [passed, skipped]
     result = invoke("sandbox", "check")
     assert result.exit_code == 0
-    rows = [line.split(maxsplit=2) for line in result.output.splitlines()]
+    rows = [line.strip().split(maxsplit=2) for line in result.output.splitlines()]
     assert ["one", "passed", "It works."] in rows
     assert ["two", "skipped", "not declared: [shell]"] in rows
     assert result.output.endswith("backend process: 1 passed, 0 failed, 1 skipped\n")
