@@ -6,7 +6,7 @@ first one token for each running sequence (decode), then the new tokens of the s
 the cache belongs to running sequence `r`, so that decode reads the rows `0..R-1` as one slice and nothing is gathered.
 
 Shapes: `N` tokens of the pass, `R` decoding sequences, `H` query heads, `K` key/value heads, `G = H / K`, `C` context
-capacity of a row, `L` the part of it in use, `D` head size, `W` rows.
+capacity of a row, `L` the part of it that is read, `D` head size, `W` rows, `T` tokens of a segment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 ATTENTION_NAME = "burnish"
-LENGTH_STEP = 32  # decode reads lengths rounded up to this, so that its shapes change rarely
+CHUNK_ROWS = 8  # decoding rows are read in chunks, each up to its own longest row; smaller chunks cost more calls
+LENGTH_STEP = 16  # tokens; those lengths are rounded up to this
 
 
 class UnsupportedModel(Exception):
@@ -50,6 +51,11 @@ class LayerShape:
     key_size: int
     value_size: int
 
+    @property
+    def width(self) -> int:
+        """E: numbers kept for a token."""
+        return self.num_kv_heads * (self.key_size + self.value_size)
+
 
 class Attend(Protocol):
     """Stores the keys and values of a pass and answers its queries."""
@@ -57,6 +63,18 @@ class Attend(Protocol):
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None, window: int | None) -> Tensor:
         """q [1, H, N, D], k and v [1, K, N, D] -> [1, N, H, D]. `window`: tokens visible to each, None for all."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """Neighbouring decoding rows that are attended in one call.
+
+    Example: Chunk(begin=8, end=16, read_length=176)
+    """
+
+    begin: int
+    end: int
+    read_length: int  # what the longest of the rows holds, rounded up
 
 
 class Pass:
@@ -72,71 +90,105 @@ class Pass:
             positions += range(segment.start, segment.start + segment.length)
         self.positions_N = torch.tensor(positions, device=device)
         self.cells_N = torch.tensor(rows, device=device) * capacity + self.positions_N  # where each token is stored
-        longest = max(lengths, default=0) + 1
-        self.read_length = min(capacity, -(-longest // LENGTH_STEP) * LENGTH_STEP)
-        self._decode_masks: dict[int | None, Tensor] = {}
+        self._chunks = [
+            Chunk(
+                begin=begin,
+                end=min(begin + CHUNK_ROWS, self.num_decode),
+                read_length=min(capacity, _rounded_up(max(lengths[begin : begin + CHUNK_ROWS]) + 1)),
+            )
+            for begin in range(0, self.num_decode, CHUNK_ROWS)
+        ]
+        self._masked_chunks: dict[int | None, list[tuple[Chunk, Tensor]]] = {}
 
-    def decode_mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """[R, 1, 1, L]: 0 where row r's new token may look, -inf elsewhere. The same for every layer of a kind."""
-        if (mask := self._decode_masks.get(window)) is None:
-            last_R1 = self.positions_N[: self.num_decode, None]
-            key_L = torch.arange(self.read_length, device=last_R1.device)
-            hidden_RL = key_L > last_R1
-            if window is not None:
-                hidden_RL |= key_L <= last_R1 - window
-            mask = torch.zeros(hidden_RL.shape, dtype=dtype, device=last_R1.device)
-            mask = mask.masked_fill_(hidden_RL, -torch.inf)[:, None, None, :]
-            self._decode_masks[window] = mask
-        return mask
+    def masked_chunks(self, window: int | None, dtype: torch.dtype) -> list[tuple[Chunk, Tensor]]:
+        """Each chunk and its mask [rows, 1, 1, L]: 0 where a row's new token may look, -inf elsewhere.
+
+        The same for all layers of one window, so they are made once.
+        """
+        if (made := self._masked_chunks.get(window)) is None:
+            made = [(chunk, self._mask(chunk, window, dtype)) for chunk in self._chunks]
+            self._masked_chunks[window] = made
+        return made
+
+    def _mask(self, chunk: Chunk, window: int | None, dtype: torch.dtype) -> Tensor:
+        last_R1 = self.positions_N[chunk.begin : chunk.end, None]
+        key_L = torch.arange(chunk.read_length, device=last_R1.device)
+        hidden_RL = key_L > last_R1
+        if window is not None:
+            hidden_RL |= key_L <= last_R1 - window
+        mask_RL = torch.zeros(hidden_RL.shape, dtype=dtype, device=last_R1.device)
+        return mask_RL.masked_fill_(hidden_RL, -torch.inf)[:, None, None, :]
 
 
 class KVCache:
-    """Keys and values [layers, W, C, K, D] of W sequences. Memory is touched only where tokens are stored."""
+    """Keys and values of W sequences, [layers, W, C, E]: a token's keys of all heads, then its values.
+
+    Memory is touched only where tokens are stored.
+    """
 
     def __init__(
-        self, shapes: Sequence[LayerShape], *, rows: int, capacity: int, dtype: torch.dtype, device: str
+        self, shape: LayerShape, *, num_layers: int, rows: int, capacity: int, dtype: torch.dtype, device: str
     ) -> None:
-        first = shapes[0]
-        size = (len(shapes), rows, capacity, first.num_kv_heads)
-        # Zeros and not empty: a masked score times a NaN left in fresh memory would still be NaN.
-        self._keys = torch.zeros((*size, first.key_size), dtype=dtype, device=device)
-        self._values = torch.zeros((*size, first.value_size), dtype=dtype, device=device)
+        self.shape = shape
         self.capacity = capacity
         self.current: Pass | None = None
+        # Zeros and not empty: a masked score times a NaN left in fresh memory would still be NaN.
+        self._store = torch.zeros((num_layers, rows, capacity, shape.width), dtype=dtype, device=device)
+        self._flat = [layer.view(rows * capacity, -1) for layer in self._store]
+        split = shape.num_kv_heads * shape.key_size
+        keys, values = self._store[..., :split], self._store[..., split:]
+        self._keys = list(_split_heads(keys, shape.num_kv_heads).transpose(2, 3))  # each [W, K, C, D]
+        self._values = list(_split_heads(values, shape.num_kv_heads).transpose(2, 3))
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Makes the first `length` tokens of row `target` those of row `source`."""
-        for store in (self._keys, self._values):
-            store[:, target, :length] = store[:, source, :length]
+        self._store[:, target, :length] = self._store[:, source, :length]
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None, window: int | None) -> Tensor:
+    def store(self, layer: int, kv_NE: Tensor) -> None:
+        """Puts the pass's tokens where the pass says."""
+        assert self.current is not None
+        self._flat[layer].index_copy_(0, self.current.cells_N, kv_NE)
+
+    def read(self, layer: int, q_NHD: Tensor, scale: float | None, window: int | None) -> Tensor:
+        """The attention of the pass's queries [N, H, D] over what their sequences hold, [N, H, D] (D of the values)."""
         step = self.current
         assert step is not None
-        keys_WCKD, values_WCKD = self._keys[layer], self._values[layer]
-        for store, new in ((keys_WCKD, k), (values_WCKD, v)):
-            flat = new[0].transpose(0, 1).reshape(new.shape[2], -1)
-            store.view(-1, flat.shape[1]).index_copy_(0, step.cells_N, flat)
-        num_heads, num_kv_heads = q.shape[1], k.shape[1]
-        parts = []
-        if rows := step.num_decode:
-            q_RKGD = q[0, :, :rows].transpose(0, 1).reshape(rows, num_kv_heads, num_heads // num_kv_heads, -1)
-            out_RKGD = scaled_dot_product_attention(
-                q_RKGD,
-                keys_WCKD[:rows, : step.read_length].transpose(1, 2),
-                values_WCKD[:rows, : step.read_length].transpose(1, 2),
-                attn_mask=step.decode_mask(window, q.dtype),
-                scale=scale,
-            )
-            parts.append(out_RKGD.reshape(rows, num_heads, -1))
-        begin = rows
+        keys_WKCD, values_WKCD = self._keys[layer], self._values[layer]
+        num_kv_heads = self.shape.num_kv_heads
+        out_NHD = q_NHD.new_empty((*q_NHD.shape[:2], self.shape.value_size))
+        # Heads that share a key/value head become queries of one sequence: nothing is repeated in memory.
+        q_NKGD = _group_heads(q_NHD, num_kv_heads)
+        out_NKGD = _group_heads(out_NHD, num_kv_heads)
+        for chunk, mask in step.masked_chunks(window, q_NHD.dtype):
+            rows, length = slice(chunk.begin, chunk.end), chunk.read_length
+            k_RKLD, v_RKLD = keys_WKCD[rows, :, :length], values_WKCD[rows, :, :length]
+            out_NKGD[rows] = scaled_dot_product_attention(q_NKGD[rows], k_RKLD, v_RKLD, attn_mask=mask, scale=scale)
+        begin = step.num_decode
         for segment in step.segments:
-            q_HTD = q[:, :, begin : begin + segment.length]
-            end = segment.start + segment.length
-            k_KLD = keys_WCKD[segment.row, None, :end].transpose(1, 2)
-            v_KLD = values_WCKD[segment.row, None, :end].transpose(1, 2)
-            parts.append(_prefill(q_HTD, k_KLD, v_KLD, segment, scale, window))
-            begin += segment.length
-        return (parts[0] if len(parts) == 1 else torch.cat(parts))[None]
+            end, length = begin + segment.length, segment.start + segment.length
+            k_KLD, v_KLD = keys_WKCD[segment.row, None, :, :length], values_WKCD[segment.row, None, :, :length]
+            out_NHD[begin:end] = _prefill(q_NHD[None, begin:end].transpose(1, 2), k_KLD, v_KLD, segment, scale, window)
+            begin = end
+        return out_NHD
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None, window: int | None) -> Tensor:
+        """`Attend` for transformers' modules."""
+        self.store(layer, torch.cat([part[0].transpose(0, 1).flatten(1) for part in (k, v)], dim=1))
+        return self.read(layer, q[0].transpose(0, 1), scale, window)[None]
+
+
+def _split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """[..., heads * D] -> [..., heads, D], a view."""
+    return x.view(*x.shape[:-1], num_heads, x.shape[-1] // num_heads)
+
+
+def _group_heads(x_NHD: Tensor, num_kv_heads: int) -> Tensor:
+    """[N, H, D] -> [N, K, G, D], a view."""
+    return x_NHD.view(x_NHD.shape[0], num_kv_heads, x_NHD.shape[1] // num_kv_heads, x_NHD.shape[2])
+
+
+def _rounded_up(length: int) -> int:
+    return -(-length // LENGTH_STEP) * LENGTH_STEP
 
 
 def _prefill(q: Tensor, k: Tensor, v: Tensor, segment: Segment, scale: float | None, window: int | None) -> Tensor:

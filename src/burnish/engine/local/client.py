@@ -3,10 +3,10 @@
 import dataclasses
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from burnish.engine.base import EngineStats
 from burnish.errors import BoundaryError, EngineError, UserError
 from burnish.ipc import WorkerProcess
 from burnish.types import Completion, PolicyVersion, Sampling
@@ -15,18 +15,6 @@ LOAD_DEADLINE_S = 600.0  # a large model from a cold disk
 OMP_ENV = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Worker threads sleep at barriers instead of spinning. Sandboxes and the learner want the same cores: a thread that
 spins for one that is not scheduled burns its own share meanwhile (measured beside one busy process: 5 times slower)."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EngineStats:
-    """What the engine is doing.
-
-    Example: EngineStats(running=48, waiting=3, num_generated_tokens=120_000)
-    """
-
-    running: int  # sequences in the batch
-    waiting: int  # sequences without a slot yet
-    num_generated_tokens: int  # since the start
 
 
 class LocalEngine:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from burnish.engine.local.attention import KVCache, Pass, Segment, attending
+from burnish.engine.local.attention import KVCache, Pass, Segment
 from burnish.engine.local.model import LocalModel
 from burnish.engine.local.sampling import Sampler, sample
 from burnish.engine.local.stops import Decode, StopChecker
@@ -106,7 +106,12 @@ class EngineCore:
         self._max_context = max_context_tokens
         self._decode = decode
         self._cache = KVCache(
-            model.shapes, rows=num_rows, capacity=max_context_tokens, dtype=model.dtype, device=model.device
+            model.shape,
+            num_layers=model.num_layers,
+            rows=num_rows,
+            capacity=max_context_tokens,
+            dtype=model.dtype,
+            device=model.device,
         )
         self._running: list[_Sequence] = []
         self._waiting: deque[_Sequence] = deque()
@@ -252,8 +257,7 @@ class EngineCore:
             keep.append(end - 1)
         ids_N = torch.tensor([sequence.ids[-1] for sequence in decoding] + joining.ids, device=device)
         self._cache.current = plan
-        with attending(self._cache):
-            return self._model.logits(ids_N, plan.positions_N, torch.tensor(keep, device=device))
+        return self._model.logits(ids_N, plan.positions_N, torch.tensor(keep, device=device), self._cache)
 
     def _append(self, tokens: Iterable[int], logprobs: Iterable[float]) -> list[Finished]:
         """Gives every running sequence its token and lets go of those that end with it."""

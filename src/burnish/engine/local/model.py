@@ -1,6 +1,7 @@
 """A Hugging Face causal LM, made ready to decode: loaded, checked, its weights replaceable in place."""
 
 import inspect
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,29 +14,59 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as hf_logging
 
-from burnish.engine.local.attention import ATTENTION_NAME, LayerShape, ShapeProbe, UnsupportedModel, attending
+from burnish.engine.local.attention import (
+    ATTENTION_NAME,
+    Attend,
+    KVCache,
+    LayerShape,
+    Pass,
+    Segment,
+    ShapeProbe,
+    UnsupportedModel,
+    attending,
+)
+from burnish.engine.local.decoder import FastDecoder, NotRecognised
 from burnish.errors import UserError
+
+log = logging.getLogger(__name__)
+
+TRIAL_TOKENS = 16
+TRIAL_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.25}
+"""Mean absolute error of logits, in their standard deviations. Rounding in bfloat16 makes about 0.05 of it, a wrong mask
+or rotary embedding about 1."""
 
 
 class LocalModel:
-    """The module and what the engine needs to know about it."""
+    """A causal LM and the fastest way to run it that computes the same as its plain forward pass."""
 
     def __init__(self, module: Any, *, device: str) -> None:
-        """Raises UnsupportedModel."""
+        """Raises UnsupportedModel when the engine cannot reproduce the plain forward pass."""
         if "logits_to_keep" not in inspect.signature(module.forward).parameters:
             raise UnsupportedModel("its forward pass has no logits_to_keep")
         self._module = module
+        self._fast: FastDecoder | None = None
         self.device = device
         self.dtype: torch.dtype = module.dtype
         self.vocab_size: int = module.get_input_embeddings().weight.shape[0]
         self.max_positions: int | None = getattr(module.config, "max_position_embeddings", None)
-        self.shapes = self._probe_shapes()
+        self.num_layers: int = module.config.num_hidden_layers
+        self.shape = self._probe_shape()
+        self._choose()
 
-    def logits(self, ids_N: Tensor, positions_N: Tensor, keep_M: Tensor) -> Tensor:
-        """One packed pass; logits [M, V] of the tokens at `keep_M` only. Attention is whoever is `attending`."""
-        output = self._module(
-            input_ids=ids_N[None], position_ids=positions_N[None], use_cache=False, logits_to_keep=keep_M
-        )
+    @property
+    def is_fast(self) -> bool:
+        """Whether the model was recognised and runs without transformers' modules."""
+        return self._fast is not None
+
+    @torch.inference_mode()
+    def logits(self, ids_N: Tensor, positions_N: Tensor, keep_M: Tensor, cache: Attend) -> Tensor:
+        """One packed pass; logits [M, V] of the tokens at `keep_M` only."""
+        if self._fast is not None and isinstance(cache, KVCache):
+            return self._fast.logits(ids_N, positions_N, keep_M, cache)
+        with attending(cache):
+            output = self._module(
+                input_ids=ids_N[None], position_ids=positions_N[None], use_cache=False, logits_to_keep=keep_M
+            )
         logits_MV: Tensor = output.logits[0]
         return logits_MV
 
@@ -64,17 +95,56 @@ class LocalModel:
                     for name in reader.keys():  # noqa: SIM118 (a reader, not a dictionary)
                         targets[name].copy_(reader.get_tensor(name))
 
-    def _probe_shapes(self) -> list[LayerShape]:
+    def _probe_shape(self) -> LayerShape:
         probe = ShapeProbe()
         ids_N = torch.zeros(2, dtype=torch.long, device=self.device)
-        with torch.inference_mode(), attending(probe):
-            self.logits(ids_N, torch.arange(2, device=self.device), ids_N[:1])
-        if sorted(probe.shapes) != list(range(self._module.config.num_hidden_layers)):
+        self.logits(ids_N, torch.arange(2, device=self.device), ids_N[:1], probe)
+        if sorted(probe.shapes) != list(range(self.num_layers)):
             raise UnsupportedModel(f"only the layers {sorted(probe.shapes)} use transformers' attention interface")
-        shapes = [probe.shapes[layer] for layer in sorted(probe.shapes)]
-        if len(set(shapes)) != 1:
+        if len(set(probe.shapes.values())) != 1:
             raise UnsupportedModel("its layers keep keys and values of different shapes")
-        return shapes
+        return probe.shapes[0]
+
+    def _choose(self) -> None:
+        """Tries the ways to run the model on a few tokens, the fastest first."""
+        ids_N = torch.arange(TRIAL_TOKENS, device=self.device).mul_(7919).add_(13) % self.vocab_size
+        plain_NV = self._plain_logits(ids_N)
+        try:
+            self._fast = FastDecoder(self._module)
+            if self._reproduces(plain_NV, ids_N):
+                return
+            log.info("%s looks like Llama but computes otherwise", type(self._module).__name__)
+        except (NotRecognised, RuntimeError) as reason:  # RuntimeError: shapes that do not fit together
+            log.info("%s runs on its own modules: %s", type(self._module).__name__, reason)
+        self._fast = None
+        if not self._reproduces(plain_NV, ids_N):
+            raise UnsupportedModel("decoding token by token does not give the logits of its plain forward pass")
+
+    @torch.inference_mode()
+    def _plain_logits(self, ids_N: Tensor) -> Tensor:
+        self._module.set_attn_implementation("eager")
+        try:
+            logits_NV: Tensor = self._module(input_ids=ids_N[None], use_cache=False).logits[0]
+        finally:
+            self._module.set_attn_implementation(ATTENTION_NAME)
+        return logits_NV.float()
+
+    def _reproduces(self, plain_NV: Tensor, ids_N: Tensor) -> bool:
+        """Half of the tokens as a prompt, the others one by one, against the logits of one plain pass over all."""
+        num_tokens, num_prompt = len(ids_N), len(ids_N) // 2
+        cache = KVCache(
+            self.shape, num_layers=self.num_layers, rows=1, capacity=num_tokens, dtype=self.dtype, device=self.device
+        )
+        prompt = Segment(row=0, start=0, length=num_prompt)
+        passes = [Pass([], [prompt], capacity=num_tokens, device=self.device)]
+        passes += [Pass([held], [], capacity=num_tokens, device=self.device) for held in range(num_prompt, num_tokens)]
+        rows = []
+        for step in passes:
+            cache.current = step
+            keep_M = torch.arange(len(step.positions_N), device=self.device)
+            rows.append(self.logits(ids_N[step.positions_N], step.positions_N, keep_M, cache))
+        error = (torch.cat(rows).float() - plain_NV).abs().mean() / plain_NV.std()
+        return bool(error < TRIAL_TOLERANCE[self.dtype])
 
 
 def load_model(model_dir: Path, *, dtype: torch.dtype, device: str) -> LocalModel:

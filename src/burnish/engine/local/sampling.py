@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from burnish.types import Sampling
 
@@ -40,23 +41,23 @@ def sample(logits_BV: Tensor, samplers: Sequence[Sampler]) -> tuple[list[int], l
 
     A greedy row takes the argmax; its logprob is that of temperature 1.
     """
-    scale_B = torch.tensor([sampler.inverse_temperature for sampler in samplers], device=logits_BV.device)
-    scaled_BV = logits_BV * scale_B[:, None]  # fp32 by promotion: the factor is fp32
+    device = logits_BV.device
+    logits_BV = logits_BV.contiguous()  # fast projections leave the transpose; reductions over it are ten times slower
+    scale_B = torch.tensor([sampler.inverse_temperature for sampler in samplers], device=device)
+    top_B = logits_BV.amax(dim=-1).float()
+    shifted_BV = logits_BV - top_B[:, None]  # fp32, since `top_B` is
+    if any(sampler.inverse_temperature != 1 for sampler in samplers):
+        shifted_BV *= scale_B[:, None]
     for row, sampler in enumerate(samplers):
         if sampler.truncated:
-            _truncate(scaled_BV[row], sampler)
-    uniform_B = torch.tensor(
-        [0.0 if sampler.greedy else sampler.uniform() for sampler in samplers],
-        dtype=torch.float64,
-        device=logits_BV.device,
-    )
-    top_B, best_B = scaled_BV.max(dim=-1)
-    token_B, total_B = _draw(scaled_BV - top_B[:, None], uniform_B)
+            _truncate(shifted_BV[row], sampler)
+    uniforms = [0.0 if sampler.greedy else sampler.uniform() for sampler in samplers]
+    token_B, total_B = _draw(shifted_BV, torch.tensor(uniforms, dtype=torch.float64, device=device))
     greedy = [row for row, sampler in enumerate(samplers) if sampler.greedy]
     if greedy:
-        token_B[greedy] = best_B[greedy]
-    chosen_B = scaled_BV.gather(1, token_B[:, None])[:, 0]
-    logp_B = (chosen_B - top_B).double() - total_B.log()
+        token_B[greedy] = logits_BV[greedy].argmax(dim=-1)
+    chosen_B = (logits_BV.gather(1, token_B[:, None])[:, 0] - top_B) * scale_B
+    logp_B = chosen_B.double() - total_B.log()
     return token_B.tolist(), logp_B.tolist()
 
 
@@ -65,15 +66,16 @@ def _draw(shifted_BV: Tensor, uniform_B: Tensor) -> tuple[Tensor, Tensor]:
     weights_BV = shifted_BV.exp_()
     rows, vocabulary = weights_BV.shape
     if remainder := vocabulary % BLOCK:
-        weights_BV = torch.nn.functional.pad(weights_BV, (0, BLOCK - remainder))
+        weights_BV = pad(weights_BV, (0, BLOCK - remainder))
     blocks_BMK = weights_BV.view(rows, -1, BLOCK)
     cdf_BM = blocks_BMK.sum(dim=-1).double().cumsum_(dim=-1)
-    block_B = _first_above(cdf_BM, uniform_B * cdf_BM[:, -1])
-    row_B = torch.arange(rows, device=block_B.device)
-    before_B = cdf_BM[row_B, block_B] - blocks_BMK[row_B, block_B].sum(dim=-1)
-    inner_BK = blocks_BMK[row_B, block_B].double().cumsum_(dim=-1)
-    within_B = _first_above(inner_BK, uniform_B * cdf_BM[:, -1] - before_B)
-    return block_B * BLOCK + within_B, cdf_BM[:, -1]
+    total_B = cdf_BM[:, -1]
+    target_B = uniform_B * total_B
+    block_B = _first_above(cdf_BM, target_B)
+    inner_BK = blocks_BMK[torch.arange(rows, device=block_B.device), block_B].double().cumsum_(dim=-1)
+    before_B = cdf_BM.gather(1, block_B[:, None])[:, 0] - inner_BK[:, -1]
+    within_B = _first_above(inner_BK, target_B - before_B)
+    return block_B * BLOCK + within_B, total_B
 
 
 def _first_above(cdf_BM: Tensor, target_B: Tensor) -> Tensor:
