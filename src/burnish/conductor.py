@@ -187,7 +187,7 @@ class Conductor:
         while True:
             await asyncio.sleep(2.0)
             with contextlib.suppress(EngineError):  # a dead engine is reported by those who needed it
-                stats = await self._parts.engine_stats()
+                stats = await self._parts.engine.stats()
                 now = time.monotonic()
                 rate = max(0, stats.num_generated_tokens - tokens) / (now - at)
                 tokens, at = stats.num_generated_tokens, now

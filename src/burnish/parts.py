@@ -7,13 +7,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Protocol
 
 from burnish.attempts import AttemptRunner
 from burnish.config import RunConfig
-from burnish.engine.local.client import EngineStats, LocalEngine
+from burnish.engine.base import Engine
+from burnish.engine.local.client import LocalEngine
 from burnish.engine.local.tokenizer import load_tokenizer
 from burnish.engine.restart import RestartingEngine
 from burnish.learn.client import Learner
+from burnish.learn.codec import StepMetrics
 from burnish.reward.grade import HiddenTests
 from burnish.rollout.agent import CodeAgent
 from burnish.rollout.loop import RolloutSetup
@@ -21,8 +24,16 @@ from burnish.rollout.render import ChatRenderer, Renderer
 from burnish.sandbox import make_backend
 from burnish.sandbox.base import SandboxBackend
 from burnish.tasks.load import load_tasks
-from burnish.types import PolicyVersion, Sampling, Task, TaskSet
+from burnish.types import Batch, PolicyVersion, Sampling, Task, TaskSet
 from burnish.weights.model_files import resolve_model
+
+
+class StepTaker(Protocol):
+    """What the conductor needs of a learner; `learn.client.Learner` says what each call raises."""
+
+    async def step(self, batch: Batch) -> StepMetrics: ...
+    async def publish(self, path: Path) -> None: ...
+    async def save_checkpoint(self, path: Path) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +45,8 @@ class Parts:
     heldout: TaskSet
     renderer: Renderer
     backend: SandboxBackend
-    engine: RestartingEngine
-    learner: Learner
+    engine: Engine
+    learner: StepTaker
 
     @cached_property
     def train_by_id(self) -> dict[str, Task]:
@@ -72,23 +83,37 @@ class Parts:
             label=label,
         )
 
-    async def engine_stats(self) -> EngineStats:
-        inner = self.engine.inner
-        assert isinstance(inner, LocalEngine)
-        return await inner.stats()
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a run starts from, checked before anything is written or started."""
+
+    train: TaskSet
+    heldout: TaskSet
+    model_dir: Path
+
+
+def load_inputs(config: RunConfig) -> Inputs:
+    """Loads the tasks and finds the model; the built-in one is converted on first use.
+
+    Raises UserError for tasks or a model that cannot be used.
+    """
+    return Inputs(
+        train=load_tasks(config.tasks.train, bands=config.tasks.bands, max_tasks=config.tasks.max_tasks),
+        heldout=load_tasks(config.tasks.heldout),
+        model_dir=resolve_model(config.model.path),
+    )
 
 
 @contextlib.asynccontextmanager
 async def open_parts(
-    config: RunConfig, *, logs: Path, checkpoint: Path | None, version: PolicyVersion
+    config: RunConfig, inputs: Inputs, *, logs: Path, checkpoint: Path | None, version: PolicyVersion
 ) -> AsyncIterator[Parts]:
-    """Loads tasks and model, starts sandboxes, engine and learner. `checkpoint` None starts from the model itself.
+    """Starts sandboxes, engine and learner. `checkpoint` None starts from the model itself.
 
-    Raises UserError for tasks or a model that cannot be used, a BoundaryError for a part that does not start.
+    Raises UserError for a model that cannot be served or trained, a BoundaryError for a part that does not start.
     """
-    train = load_tasks(config.tasks.train, bands=config.tasks.bands, max_tasks=config.tasks.max_tasks)
-    heldout = load_tasks(config.tasks.heldout)
-    model_dir = await asyncio.to_thread(resolve_model, config.model.path)
+    model_dir = inputs.model_dir
     renderer = ChatRenderer(load_tokenizer(model_dir))
     start_engine = partial(start_local_engine, config=config, log_path=logs / "engine.log")
     async with AsyncExitStack() as stack:
@@ -109,8 +134,8 @@ async def open_parts(
         stack.push_async_callback(learner.close)
         yield Parts(
             config=config,
-            train=train,
-            heldout=heldout,
+            train=inputs.train,
+            heldout=inputs.heldout,
             renderer=renderer,
             backend=backend,
             engine=await engine_task,

@@ -1,6 +1,6 @@
 """Public fakes and builders for tests of burnish and of what is built on it. No torch, no sandbox host, no clock.
 
-A fake passes the contract suite of the real part: `ScriptedEngine` that of engines, `MemorySandbox` that of sandboxes.
+A fake passes the contract suite of the real part: `ScriptedEngine` that of engines, `MemoryBackend` that of sandboxes.
 """
 
 import asyncio
@@ -8,9 +8,10 @@ import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from burnish.engine.base import EngineStats
 from burnish.errors import EngineError
 from burnish.rollout.render import Message
-from burnish.sandbox.memory import MemorySandbox
+from burnish.sandbox.memory import MemoryBackend, MemorySandbox
 from burnish.types import (
     Action,
     Attempt,
@@ -33,6 +34,7 @@ from burnish.types import (
 __all__ = [
     "CharRenderer",
     "FakeClock",
+    "MemoryBackend",
     "MemorySandbox",
     "ScriptedEngine",
     "make_attempt",
@@ -78,21 +80,33 @@ class ScriptedEngine:
         self.version = version
         self.updates: list[tuple[Path, PolicyVersion]] = []
         self.num_requests = 0
-        self.closed = False
+        self._num_tokens = 0
+        self._death: EngineError | None = None
+
+    @property
+    def death(self) -> EngineError | None:
+        return self._death
+
+    def die(self, cause: str = "worker process died: killed by signal 9") -> None:
+        """From now on every request fails, as after a kill -9 of the engine process."""
+        self._death = EngineError(cause)
 
     async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
-        if self.closed:
-            raise EngineError("closed")
+        if self._death is not None:
+            raise self._death
         if not prompt_ids:
             raise EngineError("empty prompt")
         self.num_requests += 1
         answer = self._answer(CharRenderer().decode(prompt_ids), sampling)
         text = answer if isinstance(answer, str) else await answer
         await asyncio.sleep(0)  # a real engine always lets others run
+        if self._death is not None:
+            raise self._death
         ids = (*_ids(text), STOP_ID)
         finish: FinishReason = "stop"
         if len(ids) > sampling.max_new_tokens:
             ids, finish = ids[: sampling.max_new_tokens], "length"
+        self._num_tokens += len(ids)
         logprob = math.log(0.5)
         return Completion(
             token_ids=ids, logprobs=(logprob,) * len(ids), versions=(self.version,) * len(ids), finish=finish
@@ -102,8 +116,13 @@ class ScriptedEngine:
         self.version = version
         self.updates.append((path, version))
 
+    async def stats(self) -> EngineStats:
+        if self._death is not None:
+            raise self._death
+        return EngineStats(running=0, waiting=0, num_generated_tokens=self._num_tokens)
+
     async def close(self) -> None:
-        self.closed = True
+        self._death = self._death or EngineError("closed")
 
 
 class FakeClock:

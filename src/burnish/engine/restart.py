@@ -3,22 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
-from burnish.engine.base import Engine
-from burnish.errors import BoundaryError, EngineError
+from burnish.engine.base import Engine, EngineStats
+from burnish.errors import EngineError
 from burnish.observe.emit import emit
 from burnish.types import Completion, PolicyVersion, Sampling
 
-
-class MortalEngine(Engine, Protocol):
-    """An engine that can say it is gone."""
-
-    @property
-    def death(self) -> BoundaryError | None: ...
-
-
-StartFn = Callable[[Path, PolicyVersion], Awaitable[MortalEngine]]
+StartFn = Callable[[Path, PolicyVersion], Awaitable[Engine]]
 
 
 class RestartingEngine:
@@ -30,11 +21,12 @@ class RestartingEngine:
     """
 
     def __init__(
-        self, engine: MortalEngine, start: StartFn, *, path: Path, version: PolicyVersion, max_restarts: int
+        self, engine: Engine, start: StartFn, *, path: Path, version: PolicyVersion, max_restarts: int
     ) -> None:
         self._engine, self._start = engine, start
         self._path, self._version = path, version
         self._restarts_left = max_restarts
+        self._given_up: EngineError | None = None
         self._lock = asyncio.Lock()
 
     @classmethod
@@ -44,8 +36,9 @@ class RestartingEngine:
         return cls(await start(path, version), start, path=path, version=version, max_restarts=max_restarts)
 
     @property
-    def inner(self) -> MortalEngine:
-        return self._engine
+    def death(self) -> EngineError | None:
+        """Set when the last of the allowed restarts is used up."""
+        return self._given_up
 
     async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
         engine = await self._alive()
@@ -57,10 +50,14 @@ class RestartingEngine:
         engine = await self._alive()  # a restart already loads them
         await engine.update_weights(path, version)
 
+    async def stats(self) -> EngineStats:
+        """Of the engine that lives now; does not bring one back."""
+        return await self._engine.stats()
+
     async def close(self) -> None:
         await self._engine.close()
 
-    async def _alive(self) -> MortalEngine:
+    async def _alive(self) -> Engine:
         async with self._lock:
             death = self._engine.death
             if death is None:

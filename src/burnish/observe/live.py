@@ -177,8 +177,8 @@ def _speed(run: RunSummary) -> Text | None:
         parts.append(f"{run.engine['running']} running, {run.engine['waiting']} waiting")
     elif run.steps:
         parts.append(f"{number(run.last('tokens_per_s'))} tokens/s")
-    if run.sandbox is not None:
-        parts.append(f"{run.sandbox['live']} sandboxes live")
+    if run.num_sandboxes:
+        parts.append(f"{run.num_sandboxes_live} sandboxes live")
     return Text(" · ".join(parts)) if parts else None
 
 

@@ -65,7 +65,8 @@ class RunSummary:
     num_starved: int = 0  # times that a whole step's groups held no signal
     samples: dict[str, Event] = field(default_factory=dict)  # "best" and "worst" of the last step that has them
     engine: Event | None = None  # the last engine.stats
-    sandbox: Event | None = None  # the last sandbox.stats
+    num_sandboxes: int = 0  # created so far
+    num_sandboxes_live: int = 0
     engine_restarts: list[Event] = field(default_factory=list)
     last_checkpoint: Event | None = None
     nonfinite: list[tuple[int, str]] = field(default_factory=list)  # (step, field) that was NaN or infinite
@@ -191,8 +192,12 @@ class Tracker:
     def _on_engine_stats(self, run: RunSummary, event: Event) -> None:
         run.engine = event
 
-    def _on_sandbox_stats(self, run: RunSummary, event: Event) -> None:
-        run.sandbox = event
+    def _on_sandbox_create(self, run: RunSummary, event: Event) -> None:
+        run.num_sandboxes += 1
+        run.num_sandboxes_live += 1
+
+    def _on_sandbox_kill(self, run: RunSummary, event: Event) -> None:
+        run.num_sandboxes_live -= 1
 
     def _on_engine_restart(self, run: RunSummary, event: Event) -> None:
         run.engine_restarts.append(event)
