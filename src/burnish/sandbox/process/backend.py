@@ -33,7 +33,7 @@ _BOOTSTRAP = (
 _ALWAYS = frozenset(
     {
         "shell", "python", "files", "isolation", "network_none", "confinement",
-        "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files",
+        "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files", "reports.memory",
     }
 )  # fmt: skip
 _WITH_CONTROLLER = {"memory": ("limits.memory",), "pids": ("reports.pids",)}
@@ -52,6 +52,7 @@ class ProcessBackend:
         self._hello: asyncio.Future[Message] | None = None
         self._log = -1
         self._boxes: dict[str, ProcessBox] = {}
+        self._announced: set[str] = set()  # of these the events told that they exist
         self._numbers = itertools.count()
         self._death: SandboxError | None = None
         self._burying: asyncio.Task[None] | None = None
@@ -72,8 +73,9 @@ class ProcessBackend:
     async def capabilities(self) -> frozenset[str]:
         """What this machine lets the backend do; starts the host.
 
-        "limits.memory" needs a writable control group. Without one every process is held by RLIMIT_DATA alone, which
-        bounds one process and not their sum, and pids are held by RLIMIT_NPROC, which does not tell when it was hit.
+        "limits.memory" and "reports.pids" need a writable control group. Without one the supervisor samples the memory
+        of all processes and ends those that use too much a moment later, under a wider RLIMIT_DATA for each; and
+        RLIMIT_NPROC bounds the processes, but does not tell when it was hit.
         """
         hello = await self._started()
         found = set(_ALWAYS)
@@ -110,20 +112,22 @@ class ProcessBackend:
             box.bury("its creation was given up")
             self._post_kill(box)
             raise
+        self._announced.add(name)
         emit("sandbox.create", id=name)
         return box
 
     async def close(self) -> None:
         """Ends every sandbox, then the host; waits until it is reaped. Idempotent."""
-        if self._process is None:
-            return
-        for box in tuple(self._boxes.values()):
-            box.bury("its backend was closed")
         if self._death is None:
             self._death = SandboxError("the sandbox backend was closed")
+        for box in tuple(self._boxes.values()):
+            box.bury("its backend was closed")
         if self._channel is not None:
             self._channel.close()
-        await self._bury_host()
+        if self._burying is None and self._process is not None:
+            self._burying = asyncio.create_task(self._bury_host(), name="sandbox:bury-host")
+        if self._burying is not None:
+            await asyncio.shield(self._burying)
 
     async def __aenter__(self) -> "ProcessBackend":
         return self
@@ -133,11 +137,11 @@ class ProcessBackend:
 
     async def _started(self) -> Message:
         """Starts the host once. Raises UserError when the machine lacks what it takes, SandboxError when it died."""
+        if self._death is not None:
+            raise self._fresh_death()
         async with self._start_lock:
             if self._hello is None:
                 self._start()
-        if self._death is not None:
-            raise self._fresh_death()
         assert self._hello is not None
         try:
             async with asyncio.timeout(START_S):
@@ -212,10 +216,13 @@ class ProcessBackend:
         box.bury(cause, evidence=self._log_tail())
         if not box.gone.done():
             box.gone.set_result(None)
-        emit("sandbox.kill", id=name)
+        if name in self._announced:
+            self._announced.remove(name)
+            emit("sandbox.kill", id=name, cause=cause)
 
     def _on_end(self) -> None:
-        self._burying = asyncio.create_task(self._bury_host(), name="sandbox:bury-host")
+        if self._burying is None:
+            self._burying = asyncio.create_task(self._bury_host(), name="sandbox:bury-host")
 
     async def _bury_host(self) -> None:
         """Reaps the host, tells everybody, and removes the control groups that a killed host could not."""

@@ -30,24 +30,25 @@ class Plan:
         uid: int,
         rootless: bool,
         disk_bytes: int,
-        cgroups: "dict[str, int]",
+        to_join: "list[int]",
         binds: "list[str]",
         program: bytes,
     ) -> None:
         self.uid = uid  # inside: INSIDE_UID when rootless, else a uid of the machine that nobody has
         self.rootless = rootless
         self.disk_bytes = disk_bytes
-        self.cgroups = cgroups
+        self.to_join = to_join  # descriptors of control groups that this process must still enter
         self.binds = binds
         self.program = program
 
 
 def confine(plan: Plan, proc: int) -> None:
     """Everything, in order. Raises OSError that names the step; the caller reports it and exits."""
-    for directory in plan.cgroups.values():
+    for directory in plan.to_join:
         write_value(directory, "cgroup.procs", "0")
     if plan.rootless:
         map_user(proc, inside=INSIDE_UID, outside=0)
+    syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # now and not at birth, so that the sandbox's own group is its root
     _build_root(plan)
     syscalls.enter_root("/box")
     _bring_loopback_up()

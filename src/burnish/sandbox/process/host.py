@@ -10,6 +10,7 @@ A created sandbox answers on its own socket: {"ready": uid} or {"failed": cause}
 """
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -19,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 
 from burnish.sandbox.process import cgroups, confine, refusals, seccomp, syscalls, template, wire
 from burnish.sandbox.process.limits import Counter, Meter
@@ -30,10 +32,11 @@ _FIRST_UID, _UIDS_PER_HOST, _NUM_HOSTS = 1_900_000_000, 4096, 50_000
 _NEEDED_TO_BE_PRIVILEGED = (
     syscalls.CAP_SYS_ADMIN, syscalls.CAP_SETUID, syscalls.CAP_SETGID, syscalls.CAP_CHOWN, syscalls.CAP_NET_ADMIN,
 )  # fmt: skip
-_BOX_NAMESPACES = (
-    syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
-    | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP
-)  # fmt: skip
+_BOX_NAMESPACES = (  # and CLONE_NEWCGROUP, once it is in its control group
+    syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
+)
+# Without a control group the sum of what the processes use is sampled, and this bounds what one can take in between.
+_MEMORY_PER_PROCESS = 4
 _RETRY_REMOVE_MS = 5
 _GIVE_UP_REMOVING_S = 2.0
 
@@ -43,14 +46,14 @@ class Host:
 
     def __init__(self, owner: socket.socket, *, rootless: bool, groups: "cgroups.Cgroups | None") -> None:
         self._owner, self._rootless, self._groups = owner, rootless, groups
-        self._boxes: dict[int, str] = {}  # pid -> box
+        self._boxes: dict[int, tuple[str, int]] = {}  # pid -> box, uid
         self._pids: dict[str, int] = {}
         self._to_remove: list[tuple[str, int, float]] = []  # box, status, when to give up
         self._lifeline, self._lifeline_end = os.pipe()
         self._program = seccomp.build_program()
         self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
-        self._num_created = 0
-        self._first_uid = _FIRST_UID + os.getpid() % _NUM_HOSTS * _UIDS_PER_HOST
+        first_uid = _FIRST_UID + os.getpid() % _NUM_HOSTS * _UIDS_PER_HOST
+        self._free_uids = deque(range(first_uid, first_uid + _UIDS_PER_HOST))
         self._template = template.Template([])
         self._ending = False
 
@@ -122,18 +125,17 @@ class Host:
             os.close(fds[0])
 
     def _create(self, box: str, message: Message, box_socket: int) -> None:
+        if not self._free_uids:
+            raise OSError(errno.EAGAIN, f"{_UIDS_PER_HOST} sandboxes are alive")
         groups: dict[str, int] = {}
         if self._groups is not None:
-            memory_bytes = (
-                message["memory_bytes"] + message["disk_bytes"]
-            )  # files live in memory and have their own limit
-            groups = self._groups.create(box, memory_bytes, message["num_pids"] + 1)  # one for the supervisor
-        uid = confine.INSIDE_UID if self._rootless else self._first_uid + self._num_created % _UIDS_PER_HOST
-        self._num_created += 1
+            # files live in memory and have a limit of their own; one process more is the supervisor
+            memory_bytes = message["memory_bytes"] + message["disk_bytes"]
+            groups = self._groups.create(box, memory_bytes, message["num_pids"] + 1)
         try:
-            pid = syscalls.clone(_BOX_NAMESPACES | (syscalls.CLONE_NEWUSER if self._rootless else 0))
+            pid, to_join = self._clone(groups)
             if pid == 0:
-                self._become_box(box_socket, uid, groups, message)
+                self._become_box(box_socket, groups, to_join, message)
         except OSError:
             if self._groups is not None:
                 self._groups.remove(box)
@@ -141,10 +143,21 @@ class Host:
         finally:
             for descriptor in set(groups.values()):
                 os.close(descriptor)
-        self._boxes[pid] = box
+        self._boxes[pid] = (box, self._free_uids.popleft())
         self._pids[box] = pid
 
-    def _become_box(self, box_socket: int, uid: int, groups: "dict[str, int]", message: Message) -> None:
+    def _clone(self, groups: "dict[str, int]") -> "tuple[int, list[int]]":
+        """The new process, and the control groups that it must enter by itself."""
+        flags = _BOX_NAMESPACES | (syscalls.CLONE_NEWUSER if self._rootless else 0)
+        if self._groups is not None and self._groups.kind == "v2":
+            try:
+                return syscalls.clone_into_cgroup(flags, groups["memory"]), []
+            except OSError as error:
+                if error.errno != errno.ENOSYS:  # some containers hide clone3
+                    raise
+        return syscalls.clone(flags), sorted(set(groups.values()))
+
+    def _become_box(self, box_socket: int, groups: "dict[str, int]", to_join: "list[int]", message: Message) -> None:
         """The child's life. Never returns, whatever happens: nothing of the host may run twice."""
         try:
             signal.set_wakeup_fd(-1)
@@ -153,8 +166,9 @@ class Host:
             os.close(self._lifeline_end)
             for private in self._private:
                 private.close()
+            uid = confine.INSIDE_UID if self._rootless else self._free_uids[0]
             try:
-                meter = self._prepare(uid, groups, message)
+                meter = self._prepare(uid, groups, to_join, message)
             except OSError as error:
                 wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
                 os._exit(1)
@@ -165,12 +179,12 @@ class Host:
             sys.excepthook(type(error), error, error.__traceback__)
             os._exit(1)
 
-    def _prepare(self, uid: int, groups: "dict[str, int]", message: Message) -> Meter:
+    def _prepare(self, uid: int, groups: "dict[str, int]", to_join: "list[int]", message: Message) -> Meter:
         plan = confine.Plan(
             uid=uid,
             rootless=self._rootless,
             disk_bytes=message["disk_bytes"],
-            cgroups=groups,
+            to_join=to_join,
             binds=self._template.binds,
             program=self._program,
         )
@@ -185,16 +199,19 @@ class Host:
             os.close(descriptor)
         if "pids" not in groups:
             resource.setrlimit(resource.RLIMIT_NPROC, (message["num_pids"] + 1, message["num_pids"] + 1))
+        to_sample = None
         if "memory" not in groups:
-            resource.setrlimit(resource.RLIMIT_DATA, (message["memory_bytes"], message["memory_bytes"]))
-        return Meter(counters, oom_score, may_be_exempt=may_be_exempt)
+            to_sample = message["memory_bytes"]
+            resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_PER_PROCESS * to_sample, _MEMORY_PER_PROCESS * to_sample))
+        return Meter(counters, oom_score, may_be_exempt=may_be_exempt, memory_to_sample=to_sample)
 
     def _reap(self) -> None:
         while self._boxes:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            box = self._boxes.pop(pid)
+            box, uid = self._boxes.pop(pid)
+            self._free_uids.append(uid)
             del self._pids[box]
             self._to_remove.append((box, status, time.monotonic() + _GIVE_UP_REMOVING_S))
 

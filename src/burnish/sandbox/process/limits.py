@@ -4,6 +4,7 @@ import os
 
 from burnish.sandbox.process.cgroups import Limit
 
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NEVER, _NORMAL, _FIRST = b"-1000", b"0", b"1000"
 
 
@@ -34,9 +35,13 @@ class Meter:
     without, it is an ordinary process otherwise and what it starts is killed first.
     """
 
-    def __init__(self, counters: "dict[str, Counter]", oom_score: int, *, may_be_exempt: bool) -> None:
-        """`oom_score`: a descriptor of this process's /proc/self/oom_score_adj."""
+    def __init__(
+        self, counters: "dict[str, Counter]", oom_score: int, *, may_be_exempt: bool, memory_to_sample: "int | None"
+    ) -> None:
+        """`oom_score`: a descriptor of this process's /proc/self/oom_score_adj. `memory_to_sample`: the limit in bytes
+        where no control group holds it; the supervisor then looks itself, every so often."""
         self._counters = counters
+        self.memory_to_sample = memory_to_sample
         self._oom_score = oom_score
         self._own, self._started = (_NEVER, _NORMAL) if may_be_exempt else (_NORMAL, _FIRST)
         self.protect()
@@ -60,3 +65,17 @@ class Meter:
     def expose(self) -> None:
         """For the time of starting a program."""
         os.write(self._oom_score, self._started)
+
+
+def private_bytes() -> int:
+    """Memory of all processes of the pid namespace but pid 1, what they share with files and each other left out."""
+    num_pages = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit() and name != "1":
+            try:
+                with open(f"/proc/{name}/statm", "rb") as statm:
+                    _, resident, shared, *_ = statm.read().split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            num_pages += int(resident) - int(shared)
+    return num_pages * _PAGE_BYTES

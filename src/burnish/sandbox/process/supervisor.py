@@ -23,12 +23,13 @@ import socket
 import time
 
 from burnish.sandbox.process import boxfiles, wire
-from burnish.sandbox.process.limits import Meter
+from burnish.sandbox.process.limits import Meter, private_bytes
 from burnish.sandbox.process.wire import Message
 
 EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE = 127, 126  # as shells say it
 _SIGNALS_TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ]  # ignored by Python; ignoring would be inherited
 _MAX_SWEEPS = 50
+_SAMPLE_MEMORY_MS = 20.0
 
 
 class Command:
@@ -39,6 +40,7 @@ class Command:
         self.started = time.monotonic()
         self.deadline = self.started + timeout_s
         self.timed_out = False
+        self.over_memory = False
 
 
 class Supervisor:
@@ -73,10 +75,14 @@ class Supervisor:
                     except EOFError:
                         return
             self._end_overdue()
+            self._end_hogs()
 
     def _milliseconds_to_deadline(self) -> "float | None":
         deadlines = [command.deadline for command in self._running.values() if not command.timed_out]
-        return max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1) if deadlines else None
+        if not deadlines:
+            return None
+        left = max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1)
+        return left if self._meter.memory_to_sample is None else min(left, _SAMPLE_MEMORY_MS)
 
     def _serve_one(self, message: Message, fds: "list[int]") -> None:
         try:
@@ -181,6 +187,14 @@ class Supervisor:
                 command.timed_out = True
                 self._kill(command)
 
+    def _end_hogs(self) -> None:
+        """Where no control group bounds the sum of all processes' memory: all commands end when it is too much."""
+        limit = self._meter.memory_to_sample
+        if limit is not None and self._running and private_bytes() > limit:
+            for command in self._running.values():
+                command.over_memory = True
+            os.kill(-1, signal.SIGKILL)
+
     def _kill(self, command: Command) -> None:
         """Ends a command and all it started. Its answer goes out when it has been reaped."""
         others = {pid for pid in self._running if pid != command.pid}
@@ -214,7 +228,8 @@ class Supervisor:
             answer["signal"] = os.WTERMSIG(status)
         else:
             answer["code"] = os.WEXITSTATUS(status)
-        answer["limit"] = "wall" if command.timed_out else self._meter.limit_hit()
+        sampled = "memory" if command.over_memory else None
+        answer["limit"] = "wall" if command.timed_out else sampled or self._meter.limit_hit()
         wire.send(self._owner, answer)
 
     def _kill_all_that_is_left(self) -> None:
