@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 
 TRIAL_TOKENS = 16
 TRIAL_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.25}
-"""Mean absolute error of logits, in their standard deviations. Rounding in bfloat16 makes about 0.05 of it, a wrong mask
-or rotary embedding about 1."""
+"""Mean absolute error of logits, in their standard deviations. Rounding in bfloat16 makes about 0.05 of it, a wrong
+mask or rotary embedding about 1."""
 
 
 class LocalModel:

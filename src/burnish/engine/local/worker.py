@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer
 
 from burnish.engine.local.core import EngineCore
 from burnish.engine.local.model import load_model
+from burnish.engine.local.tokenizer import load_tokenizer
 from burnish.errors import UserError
 from burnish.ipc import Request, WorkerSide
 from burnish.types import Completion, Sampling
@@ -30,7 +30,7 @@ class LazyDecoder:
 
     def __call__(self, token_ids: Sequence[int]) -> str:
         if self._tokenizer is None:
-            self._tokenizer = AutoTokenizer.from_pretrained(self._model_dir, local_files_only=True)
+            self._tokenizer = load_tokenizer(self._model_dir)
         text: str = self._tokenizer.decode(list(token_ids), clean_up_tokenization_spaces=False)
         return text
 
