@@ -28,7 +28,7 @@ def check_batch(batch: Batch, *, version: int, max_lag: int, vocab_size: int) ->
 
 
 def _check_shape(row: PackedRow, where: str) -> None:
-    """Segments are contiguous, non-empty, and each stands after its parent: a segment sees all of its ancestors."""
+    """Segments are contiguous and in order, and each stands after its parent: a token sees all of its ancestors."""
     length = len(row.ids)
     per_token = (
         row.positions,
@@ -41,22 +41,23 @@ def _check_shape(row: PackedRow, where: str) -> None:
     )
     if any(len(column) != length for column in per_token):
         raise ValueError(f"{where}: columns differ in length: {[length, *map(len, per_token)]}")
-    num_segments = len(row.segment_parents)
-    if any(not -1 <= parent < segment for segment, parent in enumerate(row.segment_parents)):
-        raise ValueError(f"{where}: a segment stands before its parent: {row.segment_parents}")
-    order = [segment for i, segment in enumerate(row.segments) if i == 0 or segment != row.segments[i - 1]]
-    if order != list(range(num_segments)):
-        raise ValueError(f"{where}: segments are not contiguous and in order: {order}, expected 0..{num_segments - 1}")
-    last = {segment: i for i, segment in enumerate(row.segments)}
+    parents = row.segment_parents
+    if any(not -1 <= parent < segment for segment, parent in enumerate(parents)):
+        raise ValueError(f"{where}: a segment stands before its parent: {parents}")
+    last = [-1] * len(parents)  # per segment: the last token of its path so far
+    previous = -1
     for i, segment in enumerate(row.segments):
-        first_of_segment = i == 0 or row.segments[i - 1] != segment
-        parent = row.segment_parents[segment]
-        expected = (last[parent] if parent >= 0 else -1) if first_of_segment else i - 1
-        if row.predecessors[i] != expected:
-            raise ValueError(f"{where}, token {i}: predecessor {row.predecessors[i]}, expected {expected}")
-        depth = row.positions[expected] + 1 if expected >= 0 else 0
+        if not previous <= segment < len(parents) or segment < 0:
+            raise ValueError(f"{where}, token {i}: segment {segment} after {previous}, of {len(parents)}: not in order")
+        for opened in range(previous + 1, segment + 1):  # empty segments pass their parent's end on
+            last[opened] = last[parents[opened]] if parents[opened] >= 0 else -1
+        predecessor, previous = last[segment], segment
+        if row.predecessors[i] != predecessor:
+            raise ValueError(f"{where}, token {i}: predecessor {row.predecessors[i]}, expected {predecessor}")
+        depth = row.positions[predecessor] + 1 if predecessor >= 0 else 0
         if row.positions[i] != depth:
             raise ValueError(f"{where}, token {i}: position {row.positions[i]}, expected {depth}")
+        last[segment] = i
 
 
 def _check_tokens(row: PackedRow, where: str, vocab_size: int) -> None:

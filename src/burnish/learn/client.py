@@ -12,11 +12,11 @@ from burnish.types import Batch, PolicyVersion
 START_DEADLINE_S = 600.0  # importing torch and reading the weights, from a cold disk
 WRITE_DEADLINE_S = 600.0
 ENVIRONMENT = {
-    # Tensors of tens of megabytes come and go all the time. By default glibc gives each back to the kernel and faults it
-    # in again page by page, a tenth to a fifth of the step's time. Huge pages where the kernel leaves the choice.
+    # Tensors of tens of megabytes come and go all the time. By default glibc gives each back to the kernel and faults
+    # it in again page by page, a tenth to a fifth of the step's time. Huge pages where the kernel leaves the choice.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=68719476736",
-    # OpenMP threads wait for each other by spinning. When anything else wants the core, the spinning thread keeps it from
-    # the one that is waited for, and a step takes ten times as long. A short spin keeps most of the speed without that.
+    # OpenMP threads wait for each other by spinning. When anything else wants the core, the spinning thread keeps it
+    # from the one that is waited for, and a step can take ten times as long. A short spin costs little and avoids that.
     "GOMP_SPINCOUNT": "20000",
 }
 
@@ -55,11 +55,6 @@ class Learner:
         for folder in (model_dir, resume_from):
             if folder is not None and not (folder / "config.json").is_file():
                 raise UserError("no model here: config.json is missing", where=str(folder))
-        if config.importance_cap <= 1.0:
-            raise UserError(
-                f"must be above 1, not {config.importance_cap:g}: it bounds a ratio that is 1 on fresh data",
-                where="learner.importance_cap",
-            )
         worker = await WorkerProcess.start(
             "burnish.learn.worker", error=LearnerError, log_path=log_path, env=ENVIRONMENT
         )
@@ -82,6 +77,10 @@ class Learner:
     def version(self) -> PolicyVersion:
         """Number of committed optimizer steps."""
         return self._version
+
+    @property
+    def pid(self) -> int:
+        return self._worker.pid
 
     async def step(self, batch: Batch) -> StepMetrics:
         """One optimizer step; `version` is one higher after it.

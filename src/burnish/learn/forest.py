@@ -8,6 +8,7 @@ see the same prefix, so their queries and keys form dense rectangles and nothing
 may not see each other.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -123,9 +124,8 @@ def _lay_out(
     parents: list[int] = []
     for number in numbers:
         row, offset, first_segment = rows[number], len(ids), len(parents)
-        starts = [i for i, s in enumerate(row.segments) if i == 0 or s != row.segments[i - 1]]
-        ends = [*starts[1:], len(row.ids)]
-        spans += [(offset + start, offset + end) for start, end in zip(starts, ends, strict=True)]
+        ends = [bisect_right(row.segments, segment) for segment in range(len(row.segment_parents))]
+        spans += [(offset + start, offset + end) for start, end in zip([0, *ends], ends, strict=False)]
         parents += [parent + first_segment if parent >= 0 else -1 for parent in row.segment_parents]
         loss_tokens = [i for i, trained in enumerate(row.loss_mask) if trained]
         places += [(number, i) for i in loss_tokens]
@@ -141,7 +141,8 @@ def _plan_attention(
     """Sibling sets, `query_Q`, `key_X` and `gather_L`. Lengths in one set differ by less than a factor of two."""
     families: dict[tuple[int, int], list[int]] = defaultdict(list)
     for segment, (start, end) in enumerate(spans):
-        families[parents[segment], (end - start).bit_length()].append(segment)
+        if end > start:  # an attempt that sampled nothing leaves an empty segment
+            families[parents[segment], (end - start).bit_length()].append(segment)
     siblings, queries, keys = [], list[int](), list[int]()
     gather = [0] * num_tokens
     for (parent, _), members in families.items():

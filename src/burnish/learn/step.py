@@ -129,4 +129,4 @@ def _require_finite(logp_N: Tensor, forest: Forest, start: int) -> None:
     bad = (~torch.isfinite(logp_N)).nonzero()
     if len(bad):
         row, token = forest.places[start + int(bad[0])]
-        raise FloatingPointError(f"logprob is {float(logp_N[int(bad[0])])} at row {row}, token {token}")
+        raise FloatingPointError(f"logprob is {logp_N[bad[0]].item()} at row {row}, token {token}")

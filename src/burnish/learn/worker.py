@@ -83,6 +83,7 @@ def _answer(side: WorkerSide, worker: Worker, request: Request) -> None:
 
 
 def main() -> None:
+    """Serves requests until the conductor hangs up."""
     logging.disable_progress_bar()
     side, worker = WorkerSide(), Worker()
     with contextlib.suppress(EOFError):  # the conductor hung up: that is how a learner ends
