@@ -43,6 +43,8 @@ EVENTS: dict[str, frozenset[str]] = {
 OPTIONAL: dict[str, frozenset[str]] = {
     # `label`: the attempt belongs to that evaluation and not to training; without it the phase decides.
     "attempt.end": _fields("band label"),
+    # Only where it was not reclaimed because its work was done.
+    "sandbox.kill": _fields("cause"),
 }
 """Event name -> the fields it may have."""
 

@@ -1,0 +1,202 @@
+"""The whole loop on the real model: train, kill -9, resume, account for everything."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from burnish.flow.journal import read_journal, replay_journal
+from burnish.observe.events import read_events
+from burnish.observe.schema import validate
+
+pytestmark = [pytest.mark.model, pytest.mark.namespaces, pytest.mark.e2e]
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 420
+
+# Tasks that the untrained model solves now and then, so that groups carry a signal.
+NAMES = {"double": "x * 2", "plus_one": "x + 1", "square": "x * x", "negate": "-x"}
+
+
+def write_tasks(path: Path) -> Path:
+    rows = [
+        {
+            "id": f"tiny/{name}",
+            "family": name,
+            "entry_point": name,
+            "instruction": f"Write a Python function `{name}(x)` that returns {body}.",
+            "reference": f"def {name}(x):\n    return {body}\n",
+            "examples": [f"{name}(3)"],
+            "hidden": [f"{name}(0)", f"{name}(-7)", f"{name}(12)"],
+        }
+        for name, body in NAMES.items()
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def command(run: Path, tasks: Path, *more: str) -> list[str]:
+    overrides = [
+        f"tasks.train={tasks}", f"tasks.heldout={tasks}", "evaluate.samples_per_task=1", "train.num_steps=2",
+        "train.checkpoint_every=1", "train.time_limit_s=null", "flow.groups_per_step=2", "flow.group_size=4",
+        "agent.max_new_tokens=40", "agent.max_turns=2", "model.max_context_tokens=512", "engine.num_slots=8",
+    ]  # fmt: skip
+    return [
+        sys.executable,
+        "-m",
+        "burnish",
+        "train",
+        "recipes/quickstart.yaml",
+        *overrides,
+        "--run-dir",
+        str(run),
+        *more,
+    ]
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    path = run / "events.jsonl"
+    return read_events(path) if path.exists() else []
+
+
+def wait_for(run: Path, process: "subprocess.Popen[bytes]", name: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not any(event["event"] == name for event in events_of(run)):
+        assert process.poll() is None, "the run ended too early"
+        assert time.monotonic() < deadline, f"no {name} event"
+        time.sleep(0.2)
+
+
+def family_of(pid: int) -> list[psutil.Process]:
+    return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
+    """A run that was killed with SIGKILL after its first commit, and resumed to its end."""
+    folder = tmp_path_factory.mktemp("e2e")
+    run, tasks = folder / "run", write_tasks(folder / "tasks.jsonl")
+    process = subprocess.Popen(command(run, tasks), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(run, process, "checkpoint")
+    family = family_of(process.pid)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=15)
+    assert not alive, f"outlived their owner: {alive}"
+    done = subprocess.run(
+        command(run, tasks, "--resume"), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return run
+
+
+def test_the_run_ended_with_its_numbers(finished: Path) -> None:
+    summary = json.loads((finished / "summary.json").read_text())
+    assert summary["num_steps"] == 2
+    assert 0 <= summary["pass_rate_before"] <= 1
+    assert 0 <= summary["pass_rate_after"] <= 1
+    assert summary["diff_ci95"][0] <= summary["diff_ci95"][1]
+    assert (summary["attempted"], summary["measured"], summary["seed"]) == (8, 8, 0)
+    assert (finished / "report.html").stat().st_size > 10_000
+
+
+def test_events_keep_their_schema_and_show_the_resume(finished: Path) -> None:
+    events = events_of(finished)
+    for event in events:
+        validate(event)
+    names = Counter(event["event"] for event in events)
+    assert (names["run.start"], names["run.resume"], names["run.end"]) == (2, 1, 1)
+    steps = [event for event in events if event["event"] == "step.end"]
+    assert all(event["logprob_gap_mean"] < 0.2 for event in steps), "engine and learner disagree (I4)"
+    assert all(event["lag_max"] == 0 for event in steps)
+
+
+def test_every_trajectory_was_trained_at_most_once(finished: Path) -> None:
+    """I2 from the files alone."""
+    records = list(read_journal(finished / "journal"))
+    state = replay_journal(records, committed_step=2, max_lag=0)
+    steps: dict[int, dict[str, Any]] = {}
+    for record in records:
+        if record["kind"] == "resume":
+            steps = {number: step for number, step in steps.items() if number <= record["step"]}
+        if record["kind"] == "step":
+            steps[record["step"]] = record
+    assert sorted(steps) == [1, 2]
+    trained = Counter(id for step in steps.values() for ids in step["trained"].values() for id in ids)
+    assert trained
+    assert set(trained.values()) == {1}
+    attempts = {r["attempt"].trajectory.id for r in records if r["kind"] == "attempt"}
+    assert trained.keys() <= attempts
+    closed = [group for step in steps.values() for group in (*step["trained"], *step["dropped"])]
+    assert len(closed) == len(set(closed)) == 4
+    assert state.closed >= {int(group[1:]) for group in closed}
+
+
+def test_the_trained_model_is_a_model(finished: Path) -> None:
+    """HF format, finite, and moved."""
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from burnish.weights.model_files import resolve_model
+
+    model = AutoModelForCausalLM.from_pretrained(finished / "model")
+    assert AutoTokenizer.from_pretrained(finished / "model").chat_template
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+    before = load_file(resolve_model("smollm2-135m-instruct") / "model.safetensors")
+    after = load_file(finished / "checkpoints" / "step-000002" / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert not torch.equal(before[name].float(), after[name].float())
+
+
+def test_a_resume_under_another_configuration_is_refused_with_the_keys(finished: Path) -> None:
+    tasks = finished.parent / "tasks.jsonl"
+    done = subprocess.run(
+        command(finished, tasks, "learner.lr=1e-4", "--resume"),
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "learner.lr: 2e-05 -> 0.0001" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_commits_what_is_done_and_says_how_to_go_on(tmp_path: Path, model_dir: Path) -> None:
+    run, tasks = tmp_path / "run", write_tasks(tmp_path / "tasks.jsonl")
+    more = ["train.num_steps=50", "train.checkpoint_every=50"]
+    process = subprocess.Popen(command(run, tasks, *more), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(run, process, "step.end")
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert b"--resume" in out
+    assert b"Traceback" not in out
+    commit = json.loads((run / "commit.json").read_text())
+    assert commit["step"] >= 1
+    assert (run / "checkpoints" / commit["checkpoint"] / "model.safetensors").exists()
+    assert events_of(run)[-1]["reason"] == "interrupted"
+
+
+def test_ctrl_c_twice_ends_at_once_and_leaves_nothing_that_a_resume_would_trust(
+    tmp_path: Path, model_dir: Path
+) -> None:
+    run, tasks = tmp_path / "run", write_tasks(tmp_path / "tasks.jsonl")
+    process = subprocess.Popen(command(run, tasks), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    wait_for(run, process, "eval.progress")
+    family = family_of(process.pid)
+    os.kill(process.pid, signal.SIGINT)
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in out
+    assert not (run / "commit.json").exists()
+    assert not (run / "eval-before.json").exists()
+    _, alive = psutil.wait_procs(family, timeout=15)
+    assert not alive
