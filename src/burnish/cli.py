@@ -43,7 +43,7 @@ app.add_typer(tasks_app, name="tasks")
 def main() -> NoReturn:
     """Runs the command and exits. BURNISH_DEBUG=1 shows where an error came from."""
     try:
-        app()
+        app(prog_name="burnish")
     except (UserError, BoundaryError) as error:
         if os.environ.get("BURNISH_DEBUG") == "1":
             traceback.print_exc()
@@ -53,15 +53,12 @@ def main() -> NoReturn:
 
 
 def disk_full(error: BaseException) -> bool:
-    """Whether the run directory's disk, or the quota on it, was full: the user can mend that, nobody else."""
-    if not isinstance(error, StoreError):
-        return False
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
-            return True
-        cause = cause.__cause__
-    return False
+    """Whether the run directory's disk, or the quota on it, was full: the user can mend that, nobody else.
+
+    By its words and not by errno, since the learner, which writes the large files, is another process.
+    """
+    words = [os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT)]
+    return isinstance(error, StoreError) and any(word in error.cause for word in words)
 
 
 def _message(error: UserError | BoundaryError) -> str:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import subprocess
 import sys
 import types
@@ -127,14 +128,12 @@ def test_a_full_disk_is_code_2(burnish: Run, recipe: Path, training: Any) -> Non
 
 def test_only_a_full_disk_is_the_users_to_mend() -> None:
     def store_error(number: int) -> StoreError:
-        error = StoreError("write")
-        error.__cause__ = OSError(number, "x")
-        return error
+        return StoreError(f"write: {OSError(number, os.strerror(number))}")
 
     assert disk_full(store_error(errno.ENOSPC)) and disk_full(store_error(errno.EDQUOT))
     assert not disk_full(store_error(errno.EIO))
     assert not disk_full(StoreError("damaged"))
-    assert not disk_full(OSError(errno.ENOSPC, "x"))
+    assert not disk_full(OSError(errno.ENOSPC, "No space left on device"))
 
 
 def test_ctrl_c_is_code_130(burnish: Run, recipe: Path, training: Any) -> None:
