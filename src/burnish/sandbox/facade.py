@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from burnish.errors import UserError
+from burnish.errors import SandboxError, UserError
 from burnish.sandbox.base import Commands, ExecResult, Files, SandboxBackend, SandboxBox
 from burnish.sandbox.memory import MemoryBackend
 from burnish.sandbox.process.backend import ProcessBackend
@@ -189,6 +189,8 @@ class SyncSandbox:
 
 
 class SyncCommands:
+    """`Commands` for callers that block."""
+
     def __init__(self, loop: "_LoopThread", box: Sandbox) -> None:
         self._loop, self._box = loop, box
 
@@ -207,6 +209,8 @@ class SyncCommands:
 
 
 class SyncFiles:
+    """`Files` for callers that block."""
+
     def __init__(self, loop: "_LoopThread", box: Sandbox) -> None:
         self._loop, self._box = loop, box
 
@@ -236,6 +240,9 @@ class _LoopThread:
         return not self._loop.is_closed()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if not self.is_open:
+            coroutine.close()
+            raise SandboxError("the sandbox was killed")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()

@@ -151,16 +151,19 @@ async def run_check(check: Check, backend: SandboxBackend, capabilities: frozens
     try:
         async with asyncio.timeout(CHECK_S), await backend.create(limits=LIMITS) as box:
             await check.run(Bench(backend, box))
-    except (CheckFailed, SandboxError, SandboxFileError) as error:
-        return result(
-            "failed", f"{type(error).__name__}: {error}" if not isinstance(error, CheckFailed) else str(error)
-        )
+    except CheckFailed as failure:
+        return result("failed", str(failure))
+    except SandboxError as error:
+        return result("failed", f"{error} {error.evidence}".strip())
+    except SandboxFileError as error:
+        return result("failed", f"a file was refused: {error}")
     except TimeoutError:
         return result("failed", f"did not end within {CHECK_S:g} s")
     return result("passed")
 
 
 async def run_conformance(backend_factory: BackendFactory, checks: tuple[Check, ...]) -> list[CheckResult]:
+    """The checks one after another on one backend, which is closed at the end. Raises what `capabilities` raises."""
     backend = backend_factory()
     try:
         capabilities = await backend.capabilities()

@@ -25,6 +25,7 @@ from burnish.types import Limits
 START_S = 20.0  # the host copies a few files and makes a dozen mounts
 CREATE_S = 20.0
 GONE_S = 10.0
+REAP_S = 3.0
 _LOG_BYTES = 4096
 _BOOTSTRAP = (
     "import json, sys; sys.path.insert(0, json.loads(sys.argv[1])['source']); "
@@ -240,7 +241,7 @@ class ProcessBackend:
             self._hello.exception()  # nobody may be waiting
         for name in tuple(self._boxes):
             self._forget(name, self._death.cause)
-        await asyncio.to_thread(_reap_groups)
+        await asyncio.to_thread(_reap_groups, process.pid)
         if self._log >= 0:
             os.close(self._log)
             self._log = -1
@@ -256,9 +257,9 @@ class ProcessBackend:
         return os.pread(self._log, _LOG_BYTES, max(0, size - _LOG_BYTES)).decode(errors="replace")
 
 
-def _reap_groups() -> None:
+def _reap_groups(host_pid: int) -> None:
     with contextlib.suppress(OSError):  # no control groups here, or they are not ours to read
-        cgroups.reap_dead()
+        cgroups.reap_host(host_pid, REAP_S)
 
 
 def interpreter_prefixes() -> list[str]:

@@ -137,6 +137,8 @@ class ProcessBox:
 
 
 class ProcessCommands:
+    """Runs commands; each gets two pipes whose writing ends travel to the supervisor as descriptors."""
+
     def __init__(self, box: ProcessBox) -> None:
         self._box = box
 
@@ -190,6 +192,8 @@ def _result(answer: Message, stdout: tuple[bytes, int], stderr: tuple[bytes, int
 
 
 class ProcessFiles:
+    """Reads and writes files; content travels as descriptors in both directions."""
+
     def __init__(self, box: ProcessBox) -> None:
         self._box = box
 

@@ -65,6 +65,7 @@ def write(path: str, source: int) -> None:
 
 
 def exists(path: str) -> bool:
+    """Whether something is there that the candidate could find by this path."""
     try:
         os.close(_open_at_home(path, os.O_PATH, syscalls.RESOLVE_NO_MAGICLINKS))
     except OSError:

@@ -8,9 +8,11 @@ by the pid alone, and leaves those of other pid namespaces, whose life cannot be
 import contextlib
 import errno
 import os
+import time
 
 PREFIX = "burnish-"
 _OWN = "/proc/self"
+_POLL_S = 0.005
 
 
 class Limit:
@@ -107,6 +109,7 @@ def _open_dir(path: str, dir_fd: "int | None" = None) -> int:
 
 
 def write_value(directory: int, name: str, value: str) -> None:
+    """Writes a kernel setting: the file `name` in an open directory. Raises OSError when the kernel refuses it."""
     descriptor = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=directory)
     try:
         os.write(descriptor, value.encode())
@@ -115,15 +118,20 @@ def write_value(directory: int, name: str, value: str) -> None:
 
 
 def start_time(pid: int) -> "int | None":
-    """Clock ticks after boot at which the process started; None when there is none. With the pid, a unique name."""
+    """Clock ticks after boot at which the process started, which with the pid is a unique name; None for the dead.
+
+    A zombie is dead: whoever should reap it may take forever.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[19])
+            fields = stat.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def folder_name(pid: int) -> str:
+    """The name of the folder that the host with this pid makes for itself."""
     return f"{PREFIX}{os.stat(_OWN + '/ns/pid').st_ino}-{pid}-{start_time(pid)}"
 
 
@@ -153,6 +161,18 @@ def reap_dead() -> int:
                     os.rmdir(folder)
                     num_removed += 1
     return num_removed
+
+
+def reap_host(pid: int, patience_s: float) -> None:
+    """`reap_dead`, until nothing of this host is left: its sandboxes end a moment after it does."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        reap_dead()
+        parents = {path for paths in candidate_parents().values() for path in paths}
+        left = [name for parent in parents for name in os.listdir(parent) if name.split("-")[2:3] == [str(pid)]]
+        if not any(name.startswith(PREFIX) for name in left) or time.monotonic() > deadline:
+            return
+        time.sleep(_POLL_S)
 
 
 def _mounts() -> "dict[str, str]":

@@ -52,7 +52,7 @@ class Channel:
             wire.send(self._socket, message, fds)
         except BlockingIOError:
             return False
-        except ConnectionError:
+        except EOFError:
             pass  # the reading side meets the same end and reports it
         _close_all(fds)
         return True

@@ -172,8 +172,9 @@ class Host:
             except OSError as error:
                 wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
                 os._exit(1)
-            wire.send(owner, {"ready": uid})
-            Supervisor(owner, self._lifeline, meter, message["envs"]).serve()
+            with contextlib.suppress(EOFError):  # the owner is gone already
+                wire.send(owner, {"ready": uid})
+                Supervisor(owner, self._lifeline, meter, message["envs"]).serve()
             os._exit(0)
         except BaseException as error:  # noqa: BLE001 (the last frame of this process: say it in the host's log, then go)
             sys.excepthook(type(error), error, error.__traceback__)
@@ -221,7 +222,7 @@ class Host:
         for box, status, give_up_at in waiting:
             gone = self._groups is None or self._groups.remove(box)
             if gone or time.monotonic() > give_up_at:
-                with contextlib.suppress(OSError):  # the owner is gone; the loop ends by that
+                with contextlib.suppress(EOFError):  # the owner is gone; the loop ends by that
                     wire.send(self._owner, {"gone": box, "status": os.waitstatus_to_exitcode(status)})
             else:
                 self._to_remove.append((box, status, give_up_at))
@@ -234,13 +235,17 @@ class Host:
             self._reap()
             self._remove_groups()
             time.sleep(0.001)
-        if self._groups is not None:
-            self._groups.close()
 
 
 def is_rootless() -> bool:
+    """Whether we lack what a privileged host needs: capabilities, and uids that we may hand out."""
     held = syscalls.effective_capabilities()
-    return os.geteuid() != 0 or not all(held >> number & 1 for number in _NEEDED_TO_BE_PRIVILEGED)
+    if os.geteuid() != 0 or not all(held >> number & 1 for number in _NEEDED_TO_BE_PRIVILEGED):
+        return True
+    with open("/proc/self/uid_map", "rb") as uid_map:  # a container's root may be root of a few thousand uids only
+        ranges = [tuple(map(int, line.split())) for line in uid_map]
+    last = _FIRST_UID + _NUM_HOSTS * _UIDS_PER_HOST - 1
+    return not any(first <= _FIRST_UID and last < first + length for first, _, length in ranges)
 
 
 def main() -> None:
@@ -253,6 +258,7 @@ def main() -> None:
     if os.getppid() != settings["parent"]:
         return  # the owner died before the signal was armed
     gc.disable()  # nothing here makes cycles, and a collection would touch (copy) every page shared with the children
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # until the loop takes it over
     groups = None
     try:
         refusals.check_machine()
@@ -260,12 +266,12 @@ def main() -> None:
         groups = cgroups.detect(os.getpid())
         host = Host(owner, rootless=is_rootless(), groups=groups)
         host.build(settings["prefixes"])
+        gc.collect()
+        gc.freeze()
+        wire.send(owner, {"hello": host.hello()})
+        host.serve()
     except refusals.MissingSupportError as error:
         wire.send(owner, {"unsupported": {"cause": error.cause, "fix": error.fix}})
+    finally:
         if groups is not None:
             groups.close()
-        return
-    gc.collect()
-    gc.freeze()
-    wire.send(owner, {"hello": host.hello()})
-    host.serve()

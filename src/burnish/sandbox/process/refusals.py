@@ -38,6 +38,7 @@ def explained(step: str) -> Iterator[None]:
 
 
 def explain(error: OSError, step: str) -> str:
+    """The step, what the kernel said to it, and what may help."""
     return f"{step}: {error.strerror}; {_fix_for(error)}"
 
 

@@ -53,7 +53,7 @@ class Supervisor:
         self._proc_device = os.stat("/proc").st_dev
 
     def serve(self) -> None:
-        """Returns when the owner hung up or the host is gone. Leaving ends pid 1, and with it the whole sandbox."""
+        """Until the host is gone. Raises EOFError when the owner is. Leaving ends pid 1, and with it the sandbox."""
         bell, ringer = socket.socketpair()
         bell.setblocking(False)
         ringer.setblocking(False)
@@ -70,10 +70,7 @@ class Supervisor:
                     bell.recv(4096)
                     self._reap()
                 else:
-                    try:
-                        self._serve_one(*wire.receive(self._owner))
-                    except EOFError:
-                        return
+                    self._serve_one(*wire.receive(self._owner))
             self._end_overdue()
             self._end_hogs()
 

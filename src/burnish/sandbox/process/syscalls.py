@@ -101,10 +101,12 @@ def clone_into_cgroup(flags: int, cgroup: int) -> int:
 
 
 def unshare(flags: int) -> None:
+    """Moves this process into new namespaces (CLONE_NEW*)."""
     _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """mount(2). The OSError names what was mounted where."""
     result = _libc.mount(
         source.encode(), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None
     )
@@ -145,6 +147,7 @@ def open_inside(directory: int, path: str, flags: int, mode: int = 0, *, resolve
 
 
 def prctl(option: int, value: int = 0, argument: "int | ctypes.Array[ctypes.c_char] | bytes" = 0) -> None:
+    """prctl(2) with up to two arguments; a buffer is passed by its address."""
     third = ctypes.c_ulong(argument) if isinstance(argument, int) else argument
     _check(
         _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), third, ctypes.c_ulong(0), ctypes.c_ulong(0)),

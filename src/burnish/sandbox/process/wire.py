@@ -41,7 +41,10 @@ def read_all(descriptor: int, limit: int) -> bytes:
 
 
 def send(sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
-    """Sends one message; the descriptors stay the caller's. Raises BlockingIOError when the queue is full."""
+    """Sends one message; the descriptors stay the caller's.
+
+    Raises EOFError when the other side is gone, BlockingIOError when the queue is full.
+    """
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) <= INLINE_BYTES:
         _send(sock, body, fds)
@@ -55,7 +58,10 @@ def send(sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> None
 
 def _send(sock: socket.socket, body: bytes, fds: Sequence[int]) -> None:
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-    sock.sendmsg([body], ancillary, socket.MSG_NOSIGNAL)
+    try:
+        sock.sendmsg([body], ancillary, socket.MSG_NOSIGNAL)
+    except ConnectionError as error:
+        raise EOFError(str(error)) from error
 
 
 def receive(sock: socket.socket) -> tuple[Message, list[int]]:

@@ -1,0 +1,96 @@
+"""The process backend without privileges, and where the machine refuses it."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import burnish
+
+pytestmark = pytest.mark.namespaces
+
+UNPRIVILEGED = 54321
+SOURCE = str(Path(burnish.__file__).parents[1])
+SUITE = """
+import asyncio, json
+from burnish.sandbox import make_backend
+from burnish.sandbox.conformance import CHECKS, run_conformance
+
+SLOW = {"siblings_do_not_meet", "a_fork_bomb_is_bounded", "commands_of_a_sandbox_may_overlap", "a_busy_loop_times_out"}
+results = asyncio.run(
+    run_conformance(lambda: make_backend("process"), checks=tuple(check for check in CHECKS if check.name not in SLOW))
+)
+print(json.dumps([[result.name, result.status, result.reason] for result in results]))
+"""
+CREATE = """
+import asyncio
+from burnish.errors import UserError
+from burnish.sandbox.process.backend import ProcessBackend
+
+async def main():
+    async with ProcessBackend() as backend:
+        await backend.create()
+
+try:
+    asyncio.run(main())
+except UserError as error:
+    print(error)
+"""
+
+
+def system_python() -> str:
+    """A Python that everybody may run: the one that runs the tests may lie in root's home."""
+    path = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if path is None:
+        pytest.skip("no python3 outside home directories")
+    version = subprocess.run([path, "-c", "import sys; print(sys.version_info >= (3, 11))"], capture_output=True)
+    if version.stdout.strip() != b"True" or not os.access(SOURCE, os.R_OK):
+        pytest.skip(f"{path} is older than 3.11")
+    return path
+
+
+def environment() -> dict[str, str]:
+    return {"PYTHONPATH": SOURCE, "PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_the_suite_passes_without_privileges() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("the contract test runs without privileges already")
+    done = subprocess.run(
+        [system_python(), "-W", "error", "-c", SUITE],
+        user=UNPRIVILEGED,
+        group=UNPRIVILEGED,
+        extra_groups=[],
+        env=environment(),
+        cwd="/",
+        capture_output=True,
+        timeout=120,
+    )
+    if b"UserError" in done.stderr:
+        pytest.skip(done.stderr.decode()[-300:])
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    results = json.loads(done.stdout)
+    assert [result for result in results if result[1] == "failed"] == []
+    passed = {name for name, status, _ in results if status == "passed"}
+    assert {"a_memory_hog_is_stopped", "the_supervisor_is_out_of_reach", "there_are_no_capabilities"} <= passed
+
+
+def test_a_machine_that_refuses_says_what_to_do() -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("no unshare(1) to make such a machine with")
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
+    done = subprocess.run(
+        [unshare, "--user", "--map-root-user", "sh", "-c", script, system_python(), CREATE],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    if "unshare failed" in done.stderr or "cannot create" in done.stderr:
+        pytest.skip(done.stderr)
+    assert "sandbox: this machine cannot run it: unshare(CLONE_NEWUSER | CLONE_NEWNS): " in done.stdout, done.stderr
+    assert "fix: user namespaces are off: sysctl -w user.max_user_namespaces=10000" in done.stdout

@@ -1,0 +1,102 @@
+"""Whose control groups are removed, on folders that stand for a hierarchy."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from burnish.sandbox.process import cgroups
+
+NAMESPACE = Path("/proc/self/ns/pid").stat().st_ino
+
+
+@pytest.fixture
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cgroups, "candidate_parents", lambda: {"v2": [str(tmp_path)], "memory": [str(tmp_path)]})
+    return tmp_path
+
+
+def make(parent: Path, name: str) -> Path:
+    (parent / name / "box").mkdir(parents=True)
+    return parent / name
+
+
+def dead_pid() -> int:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def test_the_folder_of_a_dead_host_goes(parent: Path) -> None:
+    folder = make(parent, f"burnish-{NAMESPACE}-{dead_pid()}-12345")
+    assert cgroups.reap_dead() == 1
+    assert not folder.exists()
+
+
+def test_a_living_host_keeps_its_folder(parent: Path) -> None:
+    folder = make(parent, cgroups.folder_name(os.getpid()))
+    assert cgroups.reap_dead() == 0
+    assert folder.exists()
+
+
+def test_a_pid_that_was_given_again_does_not_protect_the_dead(parent: Path) -> None:
+    started = cgroups.start_time(os.getpid())
+    assert started is not None
+    folder = make(parent, f"burnish-{NAMESPACE}-{os.getpid()}-{started + 1}")
+    assert cgroups.reap_dead() == 1
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", [f"burnish-{NAMESPACE + 1}-1-1", "burnish-x", "burnish-1-2", "other", "burnish-a-b-c"])
+def test_what_cannot_be_judged_stays(parent: Path, name: str) -> None:
+    folder = make(parent, name)
+    assert cgroups.reap_dead() == 0
+    assert folder.exists()
+
+
+def test_a_folder_in_use_stays(parent: Path) -> None:
+    folder = make(parent, f"burnish-{NAMESPACE}-{dead_pid()}-12345")
+    (folder / "box" / "busy").touch()  # the kernel refuses to remove a group that holds a process
+    assert cgroups.reap_dead() == 0
+    assert (folder / "box").exists()
+
+
+def test_there_is_no_start_time_without_a_living_process() -> None:
+    assert cgroups.start_time(dead_pid()) is None
+    zombie = os.fork()
+    if zombie == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    assert cgroups.start_time(zombie) is None
+    os.waitpid(zombie, 0)
+
+
+def test_reaping_a_host_waits_for_its_sandboxes(parent: Path) -> None:
+    pid = dead_pid()
+    busy = make(parent, f"burnish-{NAMESPACE}-{pid}-12345") / "box" / "busy"
+    busy.touch()
+    timer = threading.Timer(0.05, busy.unlink)
+    timer.start()
+    cgroups.reap_host(pid, 5.0)
+    timer.join()
+    assert list(parent.iterdir()) == []
+
+
+def test_version_two_is_left_when_it_hands_down_no_controllers(parent: Path) -> None:
+    assert not cgroups._make_v2(str(parent), "burnish-x")  # there is no cgroup.subtree_control to write
+    assert list(parent.iterdir()) == []
+
+
+def test_limits_are_written_and_removed(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    groups = cgroups.Cgroups("v1", {"pids": (str(tmp_path), "own")})
+    with pytest.raises(FileNotFoundError):  # an ordinary folder has no pids.max: the sandbox's folder is taken back
+        groups.create("box", 1 << 20, 5)
+    assert list(own.iterdir()) == []
+    groups.close()
+    assert not own.exists()
+    groups.close_descriptors()

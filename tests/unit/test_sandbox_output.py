@@ -1,0 +1,50 @@
+"""Bounded output."""
+
+import asyncio
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.sandbox.process.output import HeadAndTail, PipeReader
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.integers(0, 100))
+def test_head_and_tail_of_the_whole_stream_are_kept(parts: list[bytes], limit: int) -> None:
+    kept = HeadAndTail(limit)
+    for part in parts:
+        kept.add(part)
+    whole = b"".join(parts)
+    head, tail = limit - limit // 2, limit // 2
+    expected = whole if len(whole) <= limit else whole[:head] + whole[len(whole) - tail :]
+    assert kept.result() == expected
+    assert kept.num_dropped == len(whole) - len(expected)
+
+
+def test_memory_stays_bounded() -> None:
+    kept = HeadAndTail(1000)
+    for _ in range(200):
+        kept.add(bytes(64 << 10))
+    assert len(kept._head) + len(kept._tail) < 1 << 18
+    assert kept.num_dropped == (200 * 64 << 10) - 1000
+
+
+async def test_a_pipe_is_drained_while_it_is_written() -> None:
+    reader = PipeReader(10)
+    await asyncio.to_thread(os.write, reader.writer, b"x" * 1_000_000)  # many times what a pipe holds
+    os.close(reader.writer)
+    assert reader.finish() == (b"x" * 10, 999_990)
+
+
+async def test_an_open_writer_does_not_keep_us() -> None:
+    reader = PipeReader(10)
+    os.write(reader.writer, b"here")
+    assert reader.finish() == (b"here", 0)
+    os.close(reader.writer)
+
+
+async def test_a_pipe_that_somebody_else_emptied_is_no_error() -> None:
+    reader = PipeReader(10)
+    assert reader._read() is None
+    os.close(reader.writer)
+    assert reader.finish() == (b"", 0)
