@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,26 @@ def test_a_machine_that_refuses_says_what_to_do() -> None:
         pytest.skip(done.stderr)
     assert "sandbox: this machine cannot run it: unshare(CLONE_NEWUSER | CLONE_NEWNS): " in done.stdout, done.stderr
     assert "fix: user namespaces are off: sysctl -w user.max_user_namespaces=10000" in done.stdout
+
+
+def test_a_process_can_begin_in_a_control_group() -> None:
+    """The clone that version 2 uses; in a process of its own, since this one may have threads."""
+    [mount] = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if "cgroup2" in line] or [
+        ""
+    ]
+    group = Path(mount, f"burnish-test-{os.getpid()}")
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no writable cgroup version 2: {error}")
+    script = (
+        "import os, sys\nfrom burnish.sandbox.process import syscalls\n"
+        "pid = syscalls.clone_into_cgroup(0, os.open(sys.argv[1], os.O_RDONLY))\n"
+        "if pid == 0:\n    os.write(1, open('/proc/self/cgroup', 'rb').read())\n    os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+    )
+    try:
+        done = subprocess.run([sys.executable, "-c", script, str(group)], capture_output=True, text=True, check=True)
+    finally:
+        group.rmdir()
+    assert f"0::/{group.name}\n" in done.stdout

@@ -22,6 +22,10 @@ def make(parent: Path, name: str) -> Path:
     return parent / name
 
 
+def place(descriptor: int) -> Path:
+    return Path(f"/proc/self/fd/{descriptor}").resolve()
+
+
 def dead_pid() -> int:
     pid = os.fork()
     if pid == 0:
@@ -100,3 +104,50 @@ def test_limits_are_written_and_removed(tmp_path: Path) -> None:
     groups.close()
     assert not own.exists()
     groups.close_descriptors()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("v2", {"memory.max": "1000", "memory.swap.max": "0", "pids.max": "5"}),
+        ("v1", {"memory.limit_in_bytes": "1000", "memory.memsw.limit_in_bytes": "1000", "pids.max": "5"}),
+    ],
+)
+def test_limits_of_both_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: dict[str, str]
+) -> None:
+    """The kernel fills a new group with its settings; here a patched mkdir does."""
+
+    real_mkdir = os.mkdir
+
+    def mkdir(path: str, *, dir_fd: int) -> None:
+        real_mkdir(path, dir_fd=dir_fd)
+        folder = place(dir_fd) / path
+        for name in expected:
+            (folder / name).touch()
+
+    folders = {"memory": (str(tmp_path), "own"), "pids": (str(tmp_path), "own" if kind == "v2" else "pids")}
+    for _, own in folders.values():
+        (tmp_path / own).mkdir(exist_ok=True)
+    groups = cgroups.Cgroups(kind, folders)
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    descriptors = groups.create("box", 1000, 5)
+    written = {}
+    for controller in ("memory", "pids"):
+        folder = place(descriptors[controller])
+        written.update({file.name: file.read_text() for file in folder.iterdir() if file.read_text()})
+    assert written == expected
+    assert len(set(descriptors.values())) == (1 if kind == "v2" else 2)
+    for descriptor in set(descriptors.values()):
+        os.close(descriptor)
+    groups.close_descriptors()
+
+
+def test_the_place_beside_ours_is_tried_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "user.slice" / "app.scope").mkdir(parents=True)
+    monkeypatch.setattr(cgroups, "_mounts", lambda: {"v2": str(tmp_path)})
+    monkeypatch.setattr(cgroups, "_memberships", lambda: {"v2": "/user.slice/app.scope"})
+    here = f"{tmp_path}/user.slice/app.scope"
+    assert cgroups.candidate_parents() == {"v2": [here, f"{tmp_path}/user.slice", str(tmp_path)]}
+    monkeypatch.setattr(cgroups, "_memberships", lambda: {"v2": "/not/visible/here"})
+    assert cgroups.candidate_parents() == {"v2": [str(tmp_path)]}

@@ -123,7 +123,7 @@ class MemorySandbox:
     async def kill(self) -> None:
         if not self._state.is_dead:
             self._state.is_dead = True
-            emit("sandbox.kill", id=self.id)
+            emit("sandbox.kill", id=self.id, cause="it was killed")
 
     async def __aenter__(self) -> "MemorySandbox":
         return self

@@ -214,7 +214,7 @@ class ProcessBackend:
 
     def _forget(self, name: str, cause: str) -> None:
         box = self._boxes.pop(name)
-        box.bury(cause, evidence=self._log_tail())
+        cause = box.bury(cause, evidence=self._log_tail())
         if not box.gone.done():
             box.gone.set_result(None)
         if name in self._announced:

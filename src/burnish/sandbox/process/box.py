@@ -29,6 +29,8 @@ class ProcessBox:
         self._waiting: dict[int, asyncio.Future[tuple[Message, list[int]]]] = {}
         self._channel: Channel | None = None
         self._death: SandboxError | None = None
+        self._first_cause = ""
+        self._owns_output = False
         self._output_owner: int | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,10 +69,11 @@ class ProcessBox:
         self._owns_output = owns_output
         self._channel = Channel(sock, self._on_message, self._on_end)
 
-    def bury(self, cause: str, *, evidence: str = "") -> None:
-        """The sandbox is gone: whoever waits, and whoever calls from now on, hears why. The first cause stays."""
+    def bury(self, cause: str, *, evidence: str = "") -> str:
+        """The sandbox is gone: whoever waits, and whoever calls from now on, hears why. Returns the first cause."""
         if self._death is None:
             self._death = SandboxError(f"sandbox {self._name}: {cause}", evidence=evidence)
+            self._first_cause = cause
         if self._channel is not None:
             self._channel.close()
         if not self.ready.done():
@@ -79,6 +82,7 @@ class ProcessBox:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(self._fresh_death())
+        return self._first_cause
 
     # -- for commands and files --------------------------------------------------------------------------------------
 

@@ -49,21 +49,22 @@ class Cgroups:
 
     def create(self, box: str, memory_bytes: int, num_pids: int) -> "dict[str, int]":
         """Makes the folders of one sandbox with their limits; descriptors of them by controller."""
-        descriptors: dict[str, int] = {}
+        opened: dict[str, int] = {}
         try:
-            for controller, own in self._folders().items():
+            for folder, own in self._folders().items():
                 os.mkdir(box, dir_fd=own)
-                descriptors[controller] = _open_dir(box, own)
-            if "memory" in self.controllers:
+                opened[folder] = _open_dir(box, own)
+            descriptors = {controller: opened[self._folder_of(controller)] for controller in self.controllers}
+            if "memory" in descriptors:
                 self._set_memory(descriptors["memory"], memory_bytes)
-            if "pids" in self.controllers:
+            if "pids" in descriptors:
                 write_value(descriptors["pids"], "pids.max", str(num_pids))
         except BaseException:
-            for descriptor in descriptors.values():
+            for descriptor in opened.values():
                 os.close(descriptor)
             self.remove(box)
             raise
-        return {name: descriptors[self._folder_of(name)] for name in self.controllers}
+        return descriptors
 
     def remove(self, box: str) -> bool:
         """Removes a sandbox's folders; False while the kernel still counts a process in one of them."""
