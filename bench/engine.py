@@ -103,7 +103,7 @@ def main() -> int:
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     folder, dtype = resolve_model(options.model), getattr(torch, options.dtype)
-    num_new, num_rounds = (16, 3) if options.quick else (64, 5)
+    num_new, num_rounds = (16, 3) if options.quick else (48, 5)
     prompts = chat_prompts(AutoTokenizer.from_pretrained(folder))
     theirs = load_transformers(folder, dtype)
     # Nothing is kept between the runs: each computes its prompts anew, as `generate` does.

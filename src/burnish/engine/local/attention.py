@@ -42,7 +42,7 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayerShape:
-    """What one layer keeps of a token.
+    """What a layer keeps of a token.
 
     Example: LayerShape(num_kv_heads=3, key_size=64, value_size=64)
     """
@@ -205,14 +205,27 @@ def _prefill(q: Tensor, k: Tensor, v: Tensor, segment: Segment, scale: float | N
     return out[0].transpose(0, 1)
 
 
-@dataclass(slots=True)
-class ShapeProbe:
-    """Stands in for the cache once, to learn what the layers of a model keep. Answers zeros."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayerCall:
+    """How a layer's module calls attention.
 
-    shapes: dict[int, LayerShape] = field(default_factory=dict)
+    Example: LayerCall(shape=shape, scale=0.125, window=None)
+    """
+
+    shape: LayerShape
+    scale: float | None  # None: 1 / sqrt(key_size)
+    window: int | None
+
+
+@dataclass(slots=True)
+class Probe:
+    """Stands in for the cache once, to learn how the layers of a model call attention. Answers zeros."""
+
+    calls: dict[int, LayerCall] = field(default_factory=dict)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float | None, window: int | None) -> Tensor:
-        self.shapes[layer] = LayerShape(num_kv_heads=k.shape[1], key_size=k.shape[3], value_size=v.shape[3])
+        shape = LayerShape(num_kv_heads=k.shape[1], key_size=k.shape[3], value_size=v.shape[3])
+        self.calls[layer] = LayerCall(shape=shape, scale=scale, window=window)
         return q.new_zeros((1, q.shape[2], q.shape[1], v.shape[3]))
 
 

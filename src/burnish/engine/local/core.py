@@ -10,6 +10,7 @@ weights, as in every system that updates in flight, and each later token carries
 forgotten, and nothing is shared from a sequence that began before the update.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from burnish.engine.local.attention import KVCache, Pass, Segment
 from burnish.engine.local.model import LocalModel
 from burnish.engine.local.sampling import Sampler, sample
 from burnish.engine.local.stops import Decode, StopChecker
+from burnish.errors import UserError
 from burnish.types import Completion, FinishReason, PolicyVersion, Sampling
 
 MIN_SHARED_TOKENS = 16  # a shorter common prefix is cheaper to compute than to look after
@@ -94,11 +96,13 @@ class EngineCore:
     ) -> None:
         """`decode` is needed for stop strings. `num_kept`: finished sequences kept for sharing; None: `num_slots`.
 
-        Raises ValueError when the model has fewer positions than `max_context_tokens`.
+        Raises UserError when the model has fewer positions than `max_context_tokens`.
         """
         if model.max_positions is not None and max_context_tokens > model.max_positions:
-            raise ValueError(
-                f"max_context_tokens is {max_context_tokens}, but the model has only {model.max_positions} positions"
+            raise UserError(
+                f"{max_context_tokens} tokens, but the model has only {model.max_positions} positions",
+                where="model.max_context_tokens",
+                fix=f"give at most {model.max_positions}",
             )
         num_rows = num_slots + (num_slots if num_kept is None else num_kept)
         self._model = model
@@ -146,8 +150,7 @@ class EngineCore:
         for token in prompt_ids:
             if not 0 <= token < self._model.vocab_size:
                 raise ValueError(f"token id {token} is outside the vocabulary of {self._model.vocab_size}")
-        if sampling.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens is {sampling.max_new_tokens}; at least 1 is needed")
+        _check(sampling)
         if sampling.stop_strings and self._decode is None:
             raise ValueError("stop strings need a tokenizer, and this engine has none")
         self._waiting.append(
@@ -286,14 +289,34 @@ class EngineCore:
                 self._running[row] = last
 
     def _keep(self, row: int, sequence: _Sequence) -> None:
-        """Saves what a leaving sequence computed, in the place of what was longest unused."""
+        """Saves what a leaving sequence computed, over what it continues or else what was longest unused."""
         held = sequence.ids[:-1]
-        if sequence.version != self.version or len(held) < MIN_SHARED_TOKENS or not (self._free_rows or self._kept):
+        if sequence.version != self.version or len(held) < MIN_SHARED_TOKENS:
             return
-        target = self._free_rows.pop() if self._free_rows else next(iter(self._kept))
+        target = next((kept for kept, ids in self._kept.items() if held[: len(ids)] == ids), None)  # it says no more
+        if target is None:
+            if self._free_rows:
+                target = self._free_rows.pop()
+            elif self._kept:
+                target = next(iter(self._kept))
+            else:
+                return
         self._kept.pop(target, None)
         self._cache.copy(row, target, len(held))
         self._kept[target] = held
+
+
+def _check(sampling: Sampling) -> None:
+    """Raises ValueError for parameters out of their range."""
+    ranges = {
+        "max_new_tokens": sampling.max_new_tokens >= 1,
+        "temperature": 0 <= sampling.temperature < math.inf,
+        "top_p": 0 < sampling.top_p <= 1,
+        "top_k": sampling.top_k >= 0,
+    }
+    for name, is_fine in ranges.items():
+        if not is_fine:
+            raise ValueError(f"{name} is {getattr(sampling, name)}, which is out of range")
 
 
 def _common_prefix(a: list[int], b: list[int], limit: int) -> int:

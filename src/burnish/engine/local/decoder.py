@@ -16,6 +16,7 @@ Shapes: `N` tokens of a packed pass, `F` hidden size, `H` query heads, `K` key/v
 the MLP, `M` tokens whose logits are wanted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
-from burnish.engine.local.attention import KVCache
+from burnish.engine.local.attention import KVCache, LayerCall
 
 MAX_COLUMNS = 128  # with more tokens, rearranging the weight is the cheaper side
 MIN_COLUMNS = 4  # a product with one column is a slow matrix-vector kernel; four columns cost half
@@ -60,15 +61,17 @@ class _Layer:
     down: Tensor  # [F, I]
     down_bias: Tensor | None
     activation: Any
-    scale: float
-    window: int | None
+    call: LayerCall
 
 
 class FastDecoder:
     """A second way to run the weights of a model."""
 
-    def __init__(self, model: Any) -> None:
-        """Joins projections inside `model`. Raises NotRecognised, and then the model is untouched."""
+    def __init__(self, model: Any, calls: Sequence[LayerCall]) -> None:
+        """Joins projections inside `model`, whose layers call attention as `calls` say.
+
+        Raises NotRecognised, and then the model is untouched.
+        """
         try:
             base = model.model
             plans = [_recognise(layer) for layer in base.layers]
@@ -80,7 +83,7 @@ class FastDecoder:
             raise NotRecognised(str(missing)) from missing
         if type(self._embedding) is not nn.Embedding or type(self._head) is not nn.Linear:
             raise NotRecognised("embedding or head is special")
-        self._layers = [_build(layer, *plan) for layer, plan in zip(base.layers, plans, strict=True)]
+        self._layers = [_build(layer, call, *plan) for layer, call, plan in zip(base.layers, calls, plans, strict=True)]
 
     def logits(self, ids_N: Tensor, positions_N: Tensor, keep_M: Tensor, cache: KVCache) -> Tensor:
         """One packed pass; logits [M, V] of the tokens at `keep_M`."""
@@ -124,7 +127,7 @@ def _attention(layer: _Layer, x_NF: Tensor, rotation: tuple[Tensor, Tensor], cac
         heads_NHD[:, keys] = layer.key_norm(heads_NHD[:, keys])
     _rotate_(heads_NHD[:, : num_heads + num_kv_heads], *rotation)
     cache.store(index, qkv_NE[:, num_heads * size :])
-    out_NHD = cache.read(index, heads_NHD[:, :num_heads], layer.scale, layer.window)
+    out_NHD = cache.read(index, heads_NHD[:, :num_heads], layer.call.scale, layer.call.window)
     return project(out_NHD.view(out_NHD.shape[0], -1), layer.out, layer.out_bias)
 
 
@@ -164,7 +167,7 @@ def _recognise(layer: Any) -> tuple[list[nn.Linear], list[nn.Linear]]:
     return groups
 
 
-def _build(layer: Any, attention: list[nn.Linear], mlp: list[nn.Linear]) -> _Layer:
+def _build(layer: Any, call: LayerCall, attention: list[nn.Linear], mlp: list[nn.Linear]) -> _Layer:
     qkv, qkv_bias = _join(attention[:3])
     gate_up, gate_up_bias = _join(mlp[:2])
     norms = [getattr(layer.self_attn, name, None) for name in ("q_norm", "k_norm")]
@@ -182,8 +185,7 @@ def _build(layer: Any, attention: list[nn.Linear], mlp: list[nn.Linear]) -> _Lay
         down=mlp[2].weight,
         down_bias=mlp[2].bias,
         activation=layer.mlp.act_fn,
-        scale=layer.self_attn.scaling,
-        window=getattr(layer.self_attn, "sliding_window", None),
+        call=call,
     )
 
 

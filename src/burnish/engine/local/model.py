@@ -18,10 +18,10 @@ from burnish.engine.local.attention import (
     ATTENTION_NAME,
     Attend,
     KVCache,
-    LayerShape,
+    LayerCall,
     Pass,
+    Probe,
     Segment,
-    ShapeProbe,
     UnsupportedModel,
     attending,
 )
@@ -50,7 +50,8 @@ class LocalModel:
         self.vocab_size: int = module.get_input_embeddings().weight.shape[0]
         self.max_positions: int | None = getattr(module.config, "max_position_embeddings", None)
         self.num_layers: int = module.config.num_hidden_layers
-        self.shape = self._probe_shape()
+        self._calls = self._probe()
+        self.shape = self._calls[0].shape
         self._choose()
 
     @property
@@ -95,22 +96,24 @@ class LocalModel:
                     for name in reader.keys():  # noqa: SIM118 (a reader, not a dictionary)
                         targets[name].copy_(reader.get_tensor(name))
 
-    def _probe_shape(self) -> LayerShape:
-        probe = ShapeProbe()
+    def _probe(self) -> list[LayerCall]:
+        """How each layer calls attention."""
+        probe = Probe()
         ids_N = torch.zeros(2, dtype=torch.long, device=self.device)
         self.logits(ids_N, torch.arange(2, device=self.device), ids_N[:1], probe)
-        if sorted(probe.shapes) != list(range(self.num_layers)):
-            raise UnsupportedModel(f"only the layers {sorted(probe.shapes)} use transformers' attention interface")
-        if len(set(probe.shapes.values())) != 1:
+        if sorted(probe.calls) != list(range(self.num_layers)):
+            raise UnsupportedModel(f"only the layers {sorted(probe.calls)} use transformers' attention interface")
+        calls = [probe.calls[layer] for layer in range(self.num_layers)]
+        if len({call.shape for call in calls}) != 1:
             raise UnsupportedModel("its layers keep keys and values of different shapes")
-        return probe.shapes[0]
+        return calls
 
     def _choose(self) -> None:
         """Tries the ways to run the model on a few tokens, the fastest first."""
         ids_N = torch.arange(TRIAL_TOKENS, device=self.device).mul_(7919).add_(13) % self.vocab_size
         plain_NV = self._plain_logits(ids_N)
         try:
-            self._fast = FastDecoder(self._module)
+            self._fast = FastDecoder(self._module, self._calls)
             if self._reproduces(plain_NV, ids_N):
                 return
             log.info("%s looks like Llama but computes otherwise", type(self._module).__name__)

@@ -36,9 +36,10 @@ class StopChecker:
         self._pending.append(token)
         before = self._decode(self._context)
         after = self._decode(self._context + self._pending)
-        if after.endswith(UNFINISHED) and len(self._pending) < MAX_PENDING:
-            return False
-        text = self._tail + after[len(before) :]
-        self._tail = text[-self._keep_chars :] if self._keep_chars else ""
-        self._context, self._pending = self._pending, []
+        new = after[len(before) :]
+        whole = not new.endswith(UNFINISHED) or len(self._pending) >= MAX_PENDING
+        text = self._tail + (new if whole else new.rstrip(UNFINISHED))
+        if whole:
+            self._tail = text[-self._keep_chars :] if self._keep_chars else ""
+            self._context, self._pending = self._pending, []
         return any(stop in text for stop in self._stop_strings)
