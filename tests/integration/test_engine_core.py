@@ -4,10 +4,12 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from burnish.engine.local.attention import KVCache, LayerShape, Pass, Segment
 from burnish.engine.local.core import EngineCore
 from burnish.engine.local.model import load_model
 from burnish.errors import UserError
@@ -231,6 +233,16 @@ def test_a_request_that_cannot_be_served_is_refused_alone(
     with pytest.raises(ValueError, match=message):
         core.add(1, prompt, sampling)
     assert len(finish(core)[0].token_ids) == 3
+
+
+def test_the_cache_takes_memory_only_for_what_is_stored() -> None:
+    shape = LayerShape(num_kv_heads=4, key_size=64, value_size=64)
+    before = psutil.Process().memory_info().rss
+    cache = KVCache(shape, num_layers=8, rows=64, capacity=1024, dtype=torch.bfloat16, device="cpu")  # 512 MiB
+    cache.current = Pass([], [Segment(row=3, start=0, length=100)], capacity=1024, device="cpu")
+    cache.store(0, torch.ones((100, shape.width), dtype=torch.bfloat16))
+    cache.copy(3, 5, 100)
+    assert psutil.Process().memory_info().rss - before < 64 << 20
 
 
 def test_a_full_context_ends_with_length(folders: Callable[[str], Path]) -> None:

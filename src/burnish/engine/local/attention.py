@@ -9,6 +9,8 @@ Shapes: `N` tokens of the pass, `R` decoding sequences, `H` query heads, `K` key
 capacity of a row, `L` the part of it that is read, `D` head size, `W` rows, `T` tokens of a segment.
 """
 
+import math
+import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -132,8 +134,7 @@ class KVCache:
         self.shape = shape
         self.capacity = capacity
         self.current: Pass | None = None
-        # Zeros and not empty: a masked score times a NaN left in fresh memory would still be NaN.
-        self._store = torch.zeros((num_layers, rows, capacity, shape.width), dtype=dtype, device=device)
+        self._store = _zeros((num_layers, rows, capacity, shape.width), dtype, device)
         self._flat = [layer.view(rows * capacity, -1) for layer in self._store]
         split = shape.num_kv_heads * shape.key_size
         keys, values = self._store[..., :split], self._store[..., split:]
@@ -175,6 +176,14 @@ class KVCache:
         """`Attend` for transformers' modules."""
         self.store(layer, torch.cat([part[0].transpose(0, 1).flatten(1) for part in (k, v)], dim=1))
         return self.read(layer, q[0].transpose(0, 1), scale, window)[None]
+
+
+def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensor:
+    """Zeros, since a masked score times a NaN left in fresh memory would still be NaN. CPU pages come when written."""
+    if device != "cpu":
+        return torch.zeros(size, dtype=dtype, device=device)
+    pages = mmap.mmap(-1, math.prod(size) * dtype.itemsize)  # torch.zeros would write, and so use, all of them
+    return torch.frombuffer(pages, dtype=dtype).view(size)
 
 
 def _split_heads(x: Tensor, num_heads: int) -> Tensor:
