@@ -13,9 +13,9 @@ from burnish.types import Completion, PolicyVersion, Sampling
 
 LOAD_DEADLINE_S = 600.0  # a large model from a cold disk
 OMP_ENV = {"GOMP_SPINCOUNT": "20000"}
-"""How long a worker thread spins at a barrier before it sleeps. Sandboxes want the same cores: with the default, a thread
-spins for one that is not scheduled (5 times slower beside one busy process); without spinning, decoding on two quiet
-cores is a quarter slower."""
+"""How long a worker thread spins at a barrier before it sleeps. Sandboxes want the same cores: with the default, a
+thread spins for one that is not scheduled (5 times slower beside one busy process); without spinning, decoding on two
+quiet cores is a quarter slower."""
 
 
 class LocalEngine:

@@ -14,6 +14,7 @@ def key() -> Callable[[Random], str]:
 
 
 def flag() -> Callable[[Random], bool]:
+    """True or False, evenly."""
     return one_of(False, True)
 
 
