@@ -91,6 +91,14 @@ class SandboxConfig(Section):
     """Attempts under way at once, each with a sandbox of its own; grading adds a short-lived one per ended attempt."""
 
 
+class RewardConfig(Section):
+    """What a verified attempt is worth: 1 when every test passes."""
+
+    partial: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """An attempt that fails is worth this times the share of its tests that pass. Gives groups without a solution a
+    signal; pass rates never count it."""
+
+
 class FlowConfig(Section):
     """From attempts to batches."""
 
@@ -173,6 +181,7 @@ class RunConfig(Section):
     agent: AgentConfig = AgentConfig()
     engine: EngineConfig = EngineConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    reward: RewardConfig = RewardConfig()
     flow: FlowConfig = FlowConfig()
     learner: LearnerConfig = LearnerConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -77,7 +77,7 @@ class Parts:
         )
         return AttemptRunner(
             setup=setup,
-            grader=HiddenTests(vault=tasks.vault, backend=self.backend),
+            grader=HiddenTests(vault=tasks.vault, backend=self.backend, partial=config.reward.partial),
             max_retries=config.flow.max_attempt_retries,
             timeout_s=config.flow.attempt_timeout_s,
             label=label,

@@ -92,6 +92,17 @@ async def test_a_partly_right_answer_is_not_right(backend: SandboxBackend) -> No
     assert measured.scores["hidden_fraction"] == pytest.approx(2 / 3)
 
 
+async def test_partial_credit_stays_below_a_solution(backend: SandboxBackend) -> None:
+    judge = HiddenTests(vault=Vault({TASK.id: HIDDEN}), backend=backend, partial=0.2)
+    assert (await judge.grade(TASK, HIDDEN.reference)).reward == 1.0
+    half = await judge.grade(TASK, "def total(numbers):\n    return int(sum(numbers))\n")
+    assert half.reward == pytest.approx(0.2 * 2 / 3)
+    assert half.scores["hidden_passed"] == 0.0
+    assert (await judge.grade(TASK, None)).reward == 0.0
+    with pytest.raises(ValueError, match=r"partial must be in \[0, 1\), got 1"):
+        HiddenTests(vault=Vault({}), backend=backend, partial=1.0)
+
+
 async def test_no_solution_is_measured_and_worth_nothing(backend: SandboxBackend) -> None:
     assert (await grader(backend).grade(TASK, None)).reward == 0.0
 

@@ -29,13 +29,17 @@ class Grader(Protocol):
 
 
 class HiddenTests:
-    """Reward 1.0 when every hidden test and every visible example passes, else 0.0.
+    """Reward 1.0 when every hidden test and every visible example passes, else `partial` times the share that does.
 
     Scores: `hidden_passed` (0 or 1), `hidden_fraction` (share of cases answered right; absent for program tests).
     """
 
-    def __init__(self, *, vault: Vault, backend: SandboxBackend) -> None:
+    def __init__(self, *, vault: Vault, backend: SandboxBackend, partial: float = 0.0) -> None:
+        """Raises ValueError unless 0 <= partial < 1: a failed attempt must never be worth a solution."""
+        if not 0.0 <= partial < 1.0:
+            raise ValueError(f"partial must be in [0, 1), got {partial}")
         self._vault = vault
+        self._partial = partial
         self._backend = backend
         self._replayer = CheckReplayer(backend)
 
@@ -43,9 +47,9 @@ class HiddenTests:
         with boundary(GraderError, during=f"grade {task.id}"):
             hidden = self._vault.open_hidden(task.id)
             if solution is None:
-                return _measured(passed=False, fraction=None if hidden.check else 0.0)
+                return self._measured(passed=False, fraction=None if hidden.check else 0.0)
             if hidden.check is not None:
-                return _measured(passed=await self._passes_check(task, hidden, solution), fraction=None)
+                return self._measured(passed=await self._passes_check(task, hidden, solution), fraction=None)
             return await self._grade_cases(task, (*hidden.cases, *task.examples), solution)
 
     async def _grade_cases(self, task: Task, cases: Sequence[Case], solution: str) -> Measured:
@@ -53,7 +57,7 @@ class HiddenTests:
             raise GraderError(f"task {task.id} has no tests")
         answers = await self._answers(task, solution, [case.expr for case in cases])
         right = sum(answer.equals(case.expected) for answer, case in zip(answers, cases, strict=True))
-        return _measured(passed=right == len(cases), fraction=right / len(cases))
+        return self._measured(passed=right == len(cases), fraction=right / len(cases))
 
     async def _passes_check(self, task: Task, hidden: Hidden, solution: str) -> bool:
         source = f"{hidden.preamble}\n{solution}"  # a solution may use the helpers and imports that it was shown
@@ -70,9 +74,8 @@ class HiddenTests:
         async with await self._backend.create(limits=task.limits) as box:
             return await evaluate_cases(box, solution, exprs, files=task.files)
 
-
-def _measured(*, passed: bool, fraction: float | None) -> Measured:
-    scores = {"hidden_passed": float(passed)}
-    if fraction is not None:
-        scores["hidden_fraction"] = fraction
-    return Measured(scores=scores, reward=float(passed))
+    def _measured(self, *, passed: bool, fraction: float | None) -> Measured:
+        scores = {"hidden_passed": float(passed)}
+        if fraction is not None:
+            scores["hidden_fraction"] = fraction
+        return Measured(scores=scores, reward=1.0 if passed else self._partial * (fraction or 0.0))
