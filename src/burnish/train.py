@@ -33,7 +33,7 @@ from burnish.run_dir import Commit, RunDir
 from burnish.weights.publish import whole_folder
 
 INTERRUPTED = 130  # the shell's exit code for ctrl-C
-EVAL_MARGIN = 1.05  # of the first evaluation's time, kept for the last one; a trained model answers more briefly
+EVAL_MARGIN = 0.75  # of the first evaluation's time, kept for the last one; a trained model answers more briefly
 
 
 def train(config: RunConfig, *, run_dir: Path | None = None, resume: bool = False, force_config: bool = False) -> int:
