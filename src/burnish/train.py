@@ -141,7 +141,8 @@ class _Session:
             life = replayed.num_resumes + 1
             journal.resume(step=commit.step)
             emit("run.resume", step=commit.step, num_dropped=replayed.num_void)
-            emit("drop", reason="resume_orphan", num=replayed.num_void, group_id=None)
+            if replayed.num_void:
+                emit("drop", reason="resume_orphan", num=replayed.num_void, group_id=None)
         return Conductor(parts, self._run, commit=commit, replayed=replayed, life=life, journal=journal)
 
     def _deadline(self, eval_s: float) -> float | None:

@@ -42,23 +42,18 @@ def write_tasks(path: Path) -> Path:
     return path
 
 
-def command(run: Path, tasks: Path, *more: str) -> list[str]:
-    overrides = [
-        f"tasks.train={tasks}", f"tasks.heldout={tasks}", "evaluate.samples_per_task=1", "train.num_steps=2",
-        "train.checkpoint_every=1", "train.time_limit_s=null", "flow.groups_per_step=2", "flow.group_size=4",
-        "agent.max_new_tokens=40", "agent.max_turns=2", "model.max_context_tokens=512", "engine.num_slots=8",
-    ]  # fmt: skip
-    return [
-        sys.executable,
-        "-m",
-        "burnish",
-        "train",
-        "recipes/quickstart.yaml",
-        *overrides,
-        "--run-dir",
-        str(run),
-        *more,
-    ]
+def command(run: Path, tasks: Path, *options: str, **keys: object) -> list[str]:
+    """The quickstart made small; `keys` are overrides with `__` for the dot."""
+    small: dict[str, object] = {
+        "tasks.train": tasks, "tasks.heldout": tasks, "evaluate.samples_per_task": 1, "train.num_steps": 2,
+        "train.checkpoint_every": 1, "train.time_limit_s": "null", "flow.groups_per_step": 2, "flow.group_size": 4,
+        "flow.max_lag": 0, "agent.max_new_tokens": 40, "agent.max_turns": 2, "model.max_context_tokens": 512,
+        "engine.num_slots": 8,
+    }  # fmt: skip
+    small |= {key.replace("__", "."): value for key, value in keys.items()}
+    overrides = [f"{key}={value}" for key, value in small.items()]
+    arguments = ["train", "recipes/quickstart.yaml", *overrides, "--run-dir", str(run), *options]
+    return [sys.executable, "-m", "burnish", *arguments]
 
 
 def events_of(run: Path) -> list[dict[str, Any]]:
@@ -159,18 +154,18 @@ def test_the_trained_model_is_a_model(finished: Path) -> None:
 def test_a_resume_under_another_configuration_is_refused_with_the_keys(finished: Path) -> None:
     tasks = finished.parent / "tasks.jsonl"
     done = subprocess.run(
-        command(finished, tasks, "learner.lr=1e-4", "--resume"),
+        command(finished, tasks, "--resume", learner__lr="1e-4"),
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "learner.lr: 2e-05 -> 0.0001" in done.stderr
+    assert "learner.lr: 4e-05 -> 0.0001" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_commits_what_is_done_and_says_how_to_go_on(tmp_path: Path, model_dir: Path) -> None:
     run, tasks = tmp_path / "run", write_tasks(tmp_path / "tasks.jsonl")
-    more = ["train.num_steps=50", "train.checkpoint_every=50"]
-    process = subprocess.Popen(command(run, tasks, *more), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    long = command(run, tasks, train__num_steps=50, train__checkpoint_every=50)
+    process = subprocess.Popen(long, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     wait_for(run, process, "step.end")
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=120)

@@ -47,7 +47,7 @@ class FakeLearner:
         return StepMetrics(
             version=self.version, loss=0.0, grad_norm=1.0, learning_rate=1e-5, entropy=0.5, logprob_gap_mean=0.0,
             logprob_gap_max=0.0, ratio_mean=1.0, ratio_max=1.0, clip_fraction=0.0, num_loss_tokens=1,
-            num_on_policy_tokens=1, num_row_tokens=1, wall_s=0.0,
+            num_newest_tokens=1, num_row_tokens=1, wall_s=0.0,
         )  # fmt: skip
 
     async def publish(self, path: Path) -> None:

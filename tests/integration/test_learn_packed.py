@@ -52,7 +52,7 @@ def separate_logprobs(
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_logprobs_and_gradients_of_a_forest(folder: Path, temperature: float) -> None:
     policy = load_policy(folder)
-    forest = plant(ROWS, [[0.0] * len(row.ids) for row in ROWS], [0, 1, 2], version=0)
+    forest = plant(ROWS, [[0.0] * len(row.ids) for row in ROWS], [0, 1, 2], newest=0)
     hidden = policy.hidden(forest)[forest.predecessor_N]
     logp, _ = token_logprobs(hidden, policy.head_VE, forest.target_N, temperature=temperature)
     model, expected = separate_logprobs(folder, ROWS, temperature=temperature)
@@ -91,10 +91,12 @@ def test_metrics_measure_the_gap_to_the_engine(folder: Path) -> None:
     assert metrics.clip_fraction == 0.0
 
 
-def test_stale_tokens_are_no_gap(folder: Path) -> None:
+def test_the_gap_is_over_the_freshest_tokens_there_are(folder: Path) -> None:
+    """I4 on every batch: also where all of it is a step old."""
     trainer = Trainer(load_policy(folder), CONFIG, dtype=torch.float32, max_lag=1, version=1)
-    metrics = trainer.step(batch_of(fork((1, 2), (3, 4)), step=1))
-    assert (metrics.logprob_gap_mean, metrics.num_on_policy_tokens, metrics.num_loss_tokens) == (None, 0, 2)
+    rows = [fork((1, 2), (3, 4)), fork((1, 2), (3, 4), version=1)]
+    assert trainer.step(batch_of(rows[0], step=1)).num_newest_tokens == 2
+    assert trainer.step(batch_of(*rows, step=2)).num_newest_tokens == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

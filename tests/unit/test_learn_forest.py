@@ -20,7 +20,7 @@ packed = st.lists(st.lists(trees, min_size=1, max_size=3).map(lambda roots: pack
 
 
 def planted(rows: list[PackedRow]) -> Forest:
-    return plant(rows, [[0.0] * len(row.ids) for row in rows], range(len(rows)), version=0)
+    return plant(rows, [[0.0] * len(row.ids) for row in rows], range(len(rows)), newest=0)
 
 
 def visible_by_plan(forest: Forest, num_tokens: int) -> list[list[int]]:
@@ -57,13 +57,13 @@ def test_padding_less_than_doubles_the_work(rows: list[PackedRow]) -> None:
 
 def test_loss_tokens_come_with_their_predecessor_and_figures() -> None:
     rows = [fork((1, 2), (3,)), fork((1, 2, 3), (4, 5), (6,), version=4)]
-    forest = plant(rows, token_weights(rows, "token"), [1], version=4)
+    forest = plant(rows, token_weights(rows, "token"), [1], newest=4)
     assert forest.places == ((1, 3), (1, 4), (1, 5))
     assert forest.target_N.tolist() == [4, 5, 6]
     assert forest.predecessor_N.tolist() == [2, 3, 2]
     assert forest.advantage_N.tolist() == [1.0, 1.0, -0.5]
     assert forest.weight_N.tolist() == [0.25] * 3  # of the whole batch's four
-    assert forest.on_policy_N.tolist() == [True] * 3
+    assert forest.newest_N.tolist() == [True] * 3
 
 
 def test_rows_share_a_micro_batch_while_they_fit() -> None:

@@ -15,7 +15,7 @@ class StepMetrics:
 
     Example: StepMetrics(version=5, loss=0.01, grad_norm=0.8, learning_rate=2e-5, entropy=0.6, logprob_gap_mean=0.01,
         logprob_gap_max=0.2, ratio_mean=1.0, ratio_max=1.2, clip_fraction=0.0, num_loss_tokens=3000,
-        num_on_policy_tokens=3000, num_row_tokens=4100, wall_s=6.0)
+        num_newest_tokens=3000, num_row_tokens=4100, wall_s=6.0)
     """
 
     version: int  # after the step
@@ -23,15 +23,13 @@ class StepMetrics:
     grad_norm: float  # global, before clipping
     learning_rate: float
     entropy: float  # nats, of the distribution at the batch's temperature
-    logprob_gap_mean: (
-        float | None
-    )  # |learner - engine| in nats over tokens of the current version (I4); None: no such token
-    logprob_gap_max: float | None
+    logprob_gap_mean: float  # |learner - engine| in nats over the newest version's tokens (I4); at lag 0 all are its
+    logprob_gap_max: float
     ratio_mean: float  # learner probability / behaviour probability
     ratio_max: float
     clip_fraction: float  # loss tokens whose gradient the clip removed
     num_loss_tokens: int
-    num_on_policy_tokens: int  # sampled by the version that was updated
+    num_newest_tokens: int  # sampled by the newest version in the batch; the logprob gap is over these
     num_row_tokens: int  # computed, shared prompts once
     wall_s: float
 

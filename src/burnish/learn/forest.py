@@ -56,7 +56,7 @@ class Forest:
     behaviour_N: Tensor  # float32
     advantage_N: Tensor  # float32
     weight_N: Tensor  # float32, shares of the whole batch's loss
-    on_policy_N: Tensor  # bool: sampled by the version that is being updated
+    newest_N: Tensor  # bool: sampled by the newest version that the batch holds
     places: tuple[tuple[int, int], ...]  # [N] (row, token) in the batch, for error messages
 
 
@@ -78,7 +78,7 @@ def plant(
     weights: Sequence[Sequence[float]],
     numbers: Sequence[int],
     *,
-    version: int,
+    newest: int,
     device: torch.device | str = "cpu",
 ) -> Forest:
     """The forest of the rows `numbers`; `weights` as `token_weights` gives them for all `rows`."""
@@ -104,7 +104,7 @@ def plant(
         behaviour_N=floats([rows[r].logprobs[i] for r, i in places]),
         advantage_N=floats([rows[r].advantages[i] for r, i in places]),
         weight_N=floats([weights[r][i] for r, i in places]),
-        on_policy_N=torch.tensor([rows[r].versions[i] == version for r, i in places], device=device),
+        newest_N=torch.tensor([rows[r].versions[i] == newest for r, i in places], device=device),
         places=tuple(places),
     )
 

@@ -93,7 +93,7 @@ def _self_check(policy: Policy) -> None:
             expected += [logprob_TV[len(prompt) - 1 + i, token] for i, token in enumerate(branch)]
         policy.model.set_attn_implementation(attention.NAME)
         try:
-            forest = plant([row], [[0.0] * 7], [0], version=0, device=policy.device)
+            forest = plant([row], [[0.0] * 7], [0], newest=0, device=policy.device)
             hidden_NE = policy.hidden(forest)[forest.predecessor_N]
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{policy.model.config.model_type} models cannot run on packed trees: {error}") from error

@@ -33,7 +33,7 @@ class _Tally:
     behaviour: list[Tensor] = field(default_factory=list)
     entropy: list[Tensor] = field(default_factory=list)
     clipped: list[Tensor] = field(default_factory=list)
-    on_policy: list[Tensor] = field(default_factory=list)
+    newest: list[Tensor] = field(default_factory=list)
 
 
 class Trainer:
@@ -58,10 +58,11 @@ class Trainer:
         check_batch(batch, version=self.version, max_lag=self._max_lag, vocab_size=self.policy.vocab_size)
         began = time.perf_counter()
         weights = token_weights(batch.rows, self._config.loss_norm)
+        newest = max(v for row in batch.rows for v, trained in zip(row.versions, row.loss_mask, strict=True) if trained)
         tally = _Tally()
         try:
             for numbers in micro_batches(batch.rows, MICRO_BATCH_TOKENS):
-                forest = plant(batch.rows, weights, numbers, version=self.version, device=self.policy.device)
+                forest = plant(batch.rows, weights, numbers, newest=newest, device=self.policy.device)
                 if forest.places:
                     self._accumulate(forest, batch.temperature, tally)
             learning_rate = self.optimizer.learning_rate(self.version)
@@ -98,14 +99,14 @@ class Trainer:
             tally.behaviour.append(behaviour)
             tally.entropy.append(entropy)
             tally.clipped.append(clipped)
-        tally.on_policy.append(forest.on_policy_N)
+        tally.newest.append(forest.newest_N)
         hidden_NE.backward(leaf_NE.grad)  # type: ignore[no-untyped-call]
 
     def _metrics(
         self, batch: Batch, tally: _Tally, grad_norm: float, learning_rate: float, wall_s: float
     ) -> StepMetrics:
-        logp, behaviour, on_policy = torch.cat(tally.logp), torch.cat(tally.behaviour), torch.cat(tally.on_policy)
-        gap = (logp - behaviour).abs()[on_policy]
+        logp, behaviour, newest = torch.cat(tally.logp), torch.cat(tally.behaviour), torch.cat(tally.newest)
+        gap = (logp - behaviour).abs()[newest]
         ratio = importance_ratio(logp, behaviour)
         return StepMetrics(
             version=self.version,
@@ -113,13 +114,13 @@ class Trainer:
             grad_norm=grad_norm,
             learning_rate=learning_rate,
             entropy=float(torch.cat(tally.entropy).mean()),
-            logprob_gap_mean=float(gap.mean()) if len(gap) else None,
-            logprob_gap_max=float(gap.max()) if len(gap) else None,
+            logprob_gap_mean=float(gap.mean()),
+            logprob_gap_max=float(gap.max()),
             ratio_mean=float(ratio.mean()),
             ratio_max=float(ratio.max()),
             clip_fraction=float(torch.cat(tally.clipped).float().mean()),
             num_loss_tokens=len(logp),
-            num_on_policy_tokens=len(gap),
+            num_newest_tokens=len(gap),
             num_row_tokens=sum(len(row.ids) for row in batch.rows),
             wall_s=wall_s,
         )

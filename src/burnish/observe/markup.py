@@ -48,7 +48,7 @@ def bar(*shares: tuple[float | None, int]) -> str:
 
 def count_table(counts: Mapping[str, int], *, heading: str, color: int, none: str) -> str:
     """Counts by name, the largest first, with bars that compare them."""
-    total, top = sum(counts.values()), max(counts.values(), default=1)
+    total, top = sum(counts.values()) or 1, max(counts.values(), default=0) or 1
     rows = [
         (esc(name), f"{count:,}", f"{100 * count / total:.0f} %", bar((count / top, color)))
         for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
