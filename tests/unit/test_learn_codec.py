@@ -16,8 +16,8 @@ def test_batches_are_equal_after_a_trip_through_json() -> None:
 
 def test_metrics_keep_what_was_not_there() -> None:
     metrics = StepMetrics(
-        version=1, loss=0.5, grad_norm=2.0, learning_rate=1e-5, entropy=0.1, logprob_gap_mean=None,
-        logprob_gap_max=None, ratio_mean=1.0, ratio_max=1.0, clip_fraction=0.0, num_loss_tokens=3,
+        version=1, loss=0.5, grad_norm=2.0, learning_rate=1e-5, entropy=0.1, logprob_gap_mean=0.01,
+        logprob_gap_max=0.2, ratio_mean=1.0, ratio_max=1.0, clip_fraction=0.0, num_loss_tokens=3,
         num_newest_tokens=0, num_row_tokens=5, wall_s=0.1,
     )  # fmt: skip
     assert metrics_from_json(json.loads(json.dumps(metrics_to_json(metrics)))) == metrics
