@@ -97,7 +97,7 @@ def _holds_one(procs: Path) -> bool:
 
 @functools.cache
 def _cgroup_bases() -> tuple[Path, ...]:
-    """Where a host of this session may put its cgroups: beside our own, in each hierarchy, and at each root."""
+    """Where a host of this test run may put its cgroups: beside our own, in each hierarchy, and at each root."""
     root = Path("/sys/fs/cgroup")
     bases = {root, *(path for path in root.glob("*") if path.is_dir())}
     for line in Path("/proc/self/cgroup").read_text().splitlines():

@@ -13,8 +13,6 @@ RUN/model/             the trained model, as a Hugging Face folder
 
 import fcntl
 import json
-import os
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -25,6 +23,7 @@ from burnish import __version__
 from burnish.config import RESOLVED_FILE, RunConfig, config_digest, diff_configs, resolved_yaml
 from burnish.config_load import load_config
 from burnish.errors import StoreError, UserError, boundary
+from burnish.files import write_whole
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,19 +121,8 @@ class RunDir:
         self.write_text(name, json.dumps(value, indent=2) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
-        """Replaces a file as a whole: readers see the old one or the new one. Raises StoreError."""
-        with boundary(StoreError, during=f"write {self.path / name}"):
-            descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=self.path)
-            try:
-                with os.fdopen(descriptor, "w") as file:
-                    file.write(text)
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(temporary).chmod(0o644)
-                Path(temporary).replace(self.path / name)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+        """Replaces a file as a whole. Raises StoreError."""
+        write_whole(self.path / name, text)
 
     def close(self) -> None:
         self._lock.close()

@@ -93,7 +93,7 @@ def test_metrics_measure_the_gap_to_the_engine(folder: Path) -> None:
 
 def test_the_gap_is_over_the_freshest_tokens_there_are(folder: Path) -> None:
     """I4 on every batch: also where all of it is a step old."""
-    trainer = Trainer(load_policy(folder), CONFIG, dtype=torch.float32, max_lag=1, version=1)
+    trainer = Trainer(load_policy(folder), CONFIG, dtype=torch.float32, max_lag=2, version=1)
     rows = [fork((1, 2), (3, 4)), fork((1, 2), (3, 4), version=1)]
     assert trainer.step(batch_of(rows[0], step=1)).num_newest_tokens == 2
     assert trainer.step(batch_of(*rows, step=2)).num_newest_tokens == 2

@@ -1,7 +1,9 @@
 """`write_report` and `render_terminal` over whole and broken run directories, read as a browser would read them."""
 
+import errno
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -160,12 +162,18 @@ def test_a_damaged_file_is_named(whole: Path, name: str) -> None:
     assert not (whole / "report.html").exists()
 
 
-def test_a_report_that_cannot_be_written_leaves_the_old_one(whole: Path) -> None:
+def test_a_report_that_cannot_be_written_leaves_the_old_one(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_report(whole).write_text("old")
-    (whole / "report.html.tmp").mkdir()
-    with pytest.raises(StoreError, match=r"report\.html"):
+    before = sorted(path.name for path in whole.iterdir())
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match=r"report\.html: OSError: .*No space left"):
         write_report(whole)
     assert (whole / "report.html").read_text() == "old"
+    assert sorted(path.name for path in whole.iterdir()) == before
 
 
 @pytest.mark.parametrize("width", [20, 40, 160])

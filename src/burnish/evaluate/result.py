@@ -4,18 +4,16 @@ Only counts are stored. Every rate and interval is computed from them by `burnis
 so that a result file from last month and one from today are read by the same formulas.
 """
 
-import contextlib
 import dataclasses
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 
-from burnish.errors import StoreError, UserError, boundary
+from burnish.errors import UserError
 from burnish.evaluate.stats import Estimate, Interval, Tally, clustered_rate, pass_at_k, wilson
+from burnish.files import write_whole
 from burnish.types import Band, Sampling, Unmeasured
 
 FORMAT: Final = 1  # of the JSON file; a reader refuses what it does not know
@@ -176,20 +174,7 @@ def write_result(result: EvalResult, path: Path) -> None:
     """
     # ASCII escapes: evidence may hold lone surrogates, which UTF-8 cannot say.
     text = json.dumps({**dataclasses.asdict(result), "summary": result.summary()}, indent=1, allow_nan=False)
-    with boundary(StoreError, during=f"write {path}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                Path(name).unlink()
-            raise
+    write_whole(path, text + "\n")
 
 
 def read_result(path: Path) -> EvalResult:

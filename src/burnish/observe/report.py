@@ -6,7 +6,7 @@ output inside it is text and nothing else.
 
 from pathlib import Path
 
-from burnish.errors import StoreError, boundary
+from burnish.files import write_whole
 from burnish.observe import sections
 from burnish.observe.markup import esc
 from burnish.observe.record import RunRecord, read_run
@@ -28,13 +28,7 @@ def write_report(run_dir: Path) -> Path:
     """
     page = render_html(read_run(run_dir))
     target = run_dir / REPORT_FILE
-    draft = run_dir / (REPORT_FILE + ".tmp")
-    with boundary(StoreError, during=f"write {target}"):
-        try:
-            draft.write_text(page, "utf-8")
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+    write_whole(target, page)
     return target
 
 
