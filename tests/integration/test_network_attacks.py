@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.sandbox.network import ProxyLimits, relay
+from burnish.sandbox.network import NetworkPolicy, ProxyLimits, relay
 from tests.integration._proxied import WAIT_S, certificate, closing, echo, hello_page, proxied, serving
 from tests.unit.test_network_tls import hello, records, sni
 
@@ -80,6 +80,13 @@ async def test_the_machine_itself_is_not_reached_through_its_own_address() -> No
                 assert b"leads to the machine of the proxy" in answer
             await rig.settled()
             assert [verdict.allowed for verdict in rig.verdicts()] == [True, False] * 2
+            assert heard.heard == b""
+            rig.proxy.policy = NetworkPolicy.parse([f"{own}:{port}"])  # which is consent, until it is taken back
+            reader, writer = await rig.tunnel(f"{own}:{port}")
+            async with closing(writer), asyncio.timeout(WAIT_S):
+                rig.proxy.policy = NetworkPolicy.parse([network])
+                with pytest.raises(ConnectionResetError):
+                    await reader.read()
     assert heard.heard == b""
 
 
@@ -265,9 +272,10 @@ async def test_a_silent_tunnel_is_given_up() -> None:
 async def test_a_resolver_that_hangs_is_given_up() -> None:
     async with proxied(["a.example"], limits=ProxyLimits(connect_s=0.2)) as rig:
         rig.proxy._resolve = lambda host, port: asyncio.sleep(3600, [])
-        assert b" 502 a.example:80: no connection in 0.2 s\r\n" in await rig.talk(
-            b"CONNECT a.example:80 HTTP/1.1\r\n\r\n"
-        )
+        answer = await rig.talk(b"CONNECT a.example:80 HTTP/1.1\r\n\r\n")
+        assert b" 502 a.example:80: no connection in 0.2 s\r\n" in answer
+        await rig.settled()
+        assert [verdict.allowed for verdict in rig.verdicts()] == [True] and len(rig.closed()) == 1  # and no denial
 
 
 async def test_connections_over_the_bound_wait_for_their_turn() -> None:

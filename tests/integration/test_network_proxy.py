@@ -3,9 +3,11 @@
 import asyncio
 import functools
 import http.server
+import os
 import shutil
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from burnish.errors import SandboxError
-from burnish.sandbox.network import NetworkPolicy, NetworkRecord, Proxy, ProxyLimits
+from burnish.sandbox.network import Closed, NetworkPolicy, NetworkRecord, Proxy, ProxyLimits, Verdict
 from tests.integration._proxied import WAIT_S, certificate, closing, echo, hello_page, proxied, run, serving
 
 NEEDS_CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -259,9 +261,11 @@ async def test_closing_a_proxy_that_never_ran() -> None:
     assert listener.fileno() == -1
 
 
-async def test_what_cannot_be_recorded_does_not_pass() -> None:
+@pytest.mark.parametrize("failing", [Verdict, Closed])
+async def test_what_cannot_be_recorded_does_not_pass(failing: type[NetworkRecord]) -> None:
     def full(record: NetworkRecord) -> None:
-        raise OSError(28, "No space left on device")
+        if isinstance(record, failing):
+            raise OSError(28, "No space left on device")
 
     async with serving(echo) as port:
         proxy = Proxy(NetworkPolicy.parse([f"127.0.0.1:{port}"]), on_record=full)
@@ -270,9 +274,12 @@ async def test_what_cannot_be_recorded_does_not_pass() -> None:
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         async with closing(writer), asyncio.timeout(WAIT_S):
             writer.write(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
+            if failing is Closed:
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write_eof()
             assert await reader.read() == b""
             await asyncio.wait([ended])
-        with pytest.raises(SandboxError, match=r"network proxy: OSError.*No space left"):
+        with pytest.raises(SandboxError, match=r"network record: OSError.*No space left"):
             await proxy.close()
 
 
@@ -284,3 +291,42 @@ async def test_the_hosts_own_resolver() -> None:
         )  # fmt: skip
         assert "127.0.0.1" in await proxy.resolve("localhost", port)
         await proxy.close()
+
+
+# What the supervisor of a box does: a listening socket on the loopback of the box's own network, handed to the owner.
+IN_THE_BOX = """
+import fcntl, socket, struct, sys
+with socket.socket() as sock:  # IFF_UP for lo
+    fcntl.ioctl(sock, 0x8914, struct.pack("16sh22x", b"lo", 1))
+channel = socket.socket(fileno=int(sys.argv[1]))
+with socket.create_server(("127.0.0.1", 3128)) as listener:
+    socket.send_fds(channel, [b"x"], [listener.fileno()])
+channel.recv(1)
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[2])), timeout=5)
+except ConnectionRefusedError:
+    print("not without the proxy;", end=" ")
+client = socket.create_connection(("127.0.0.1", 3128), timeout=20)
+client.sendall(f"GET http://127.0.0.1:{sys.argv[2]}/ HTTP/1.1\\r\\n\\r\\n".encode())
+print(client.makefile().read().splitlines()[-1])
+"""
+
+
+@pytest.mark.namespaces
+async def test_a_socket_of_another_network_namespace() -> None:
+    ours, theirs = socket.socketpair()
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    async with serving(hello_page) as port:
+        with ours, theirs:
+            command = ["unshare", *user, "--net", sys.executable, "-c", IN_THE_BOX, str(theirs.fileno()), str(port)]
+            box = await asyncio.create_subprocess_exec(
+                *command, pass_fds=[theirs.fileno()], stdout=asyncio.subprocess.PIPE
+            )
+            async with asyncio.timeout(WAIT_S):
+                _, (descriptor,), _, _ = await asyncio.to_thread(socket.recv_fds, ours, 1, 1)
+                proxy = Proxy(NetworkPolicy.parse([f"127.0.0.1:{port}"]), on_record=lambda record: None)
+                proxy.serve(socket.socket(fileno=descriptor))
+                ours.send(b"x")
+                output, _ = await box.communicate()
+            await proxy.close()
+    assert output == b"not without the proxy; hello\n"

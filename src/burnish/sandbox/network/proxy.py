@@ -42,7 +42,7 @@ class Proxy:
         resolve: Resolve | None = None,
         limits: ProxyLimits = ProxyLimits(),
     ) -> None:
-        self.tell = on_record
+        self._on_record = on_record
         self.limits = limits
         self._policy = policy
         self._resolve = resolve
@@ -90,6 +90,11 @@ class Proxy:
         if not task.cancelled() and (error := task.exception()) is not None:
             with boundary(SandboxError, during="network proxy"):
                 raise first_cause(error) if isinstance(error, BaseExceptionGroup) else error
+
+    def tell(self, record: NetworkRecord) -> None:
+        """Hands a record to the owner. Raises SandboxError, which no session takes for an error of its sockets."""
+        with boundary(SandboxError, during="network record"):
+            self._on_record(record)
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """The addresses of a name, from the resolver that was given or the host's own."""

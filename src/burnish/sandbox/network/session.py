@@ -61,12 +61,13 @@ class Session:
         self._target: Target | None = None
         self._addresses: tuple[Address, ...] = ()
         self._connected: Address | None = None
+        self._to_itself = False  # the connection ends at one of the host's own addresses
         self._allowed = False
         self._tunnel = False  # the client was told that it is connected
         self._cause: str | None = "the proxy was closed"  # stands when nothing else is found out before the end
 
     async def run(self) -> None:
-        """Never raises for what client or server do; an error of `tell` or of the resolver's code passes."""
+        """Never raises for what client or server do; a SandboxError of `tell` passes, and a broken resolver's error."""
         try:
             await self._serve()
             self._cause = None
@@ -97,9 +98,7 @@ class Session:
         if not self._allowed or self._target is None:
             return False
         try:
-            policy.admit(self._target)
-            for address in self._addresses:
-                policy.admit_address(self._target, address)
+            self._judge(self._target, policy)
         except Refused:
             return True
         return False
@@ -108,6 +107,13 @@ class Session:
         """Ends the connection because the policy changed."""
         self._cause = "the policy changed"
         task.cancel()
+
+    def _judge(self, target: Target, policy: NetworkPolicy) -> None:
+        policy.admit(target)
+        for address in self._addresses:
+            policy.admit_address(target, address)
+            if self._to_itself and not policy.names_exactly(address, target.port):
+                raise Refused(f"{target} leads to the machine of the proxy", kind="policy")
 
     async def _serve(self) -> None:
         limits = self._owner.limits
@@ -121,6 +127,8 @@ class Session:
                 await self._find_addresses(ask.target, rule)
                 upstream = await self._connect(ask.target)
         except TimeoutError:
+            if not self._allowed:  # the name took all the time; it was not denied
+                self._tell_allowed(rule)
             raise Refused(f"{ask.target}: no connection in {limits.connect_s:g} s", kind="unreachable") from None
         if ask.protocol != "http":
             await self._client.send(socks.CONNECTED if ask.protocol == "socks5" else http.CONNECTED)
@@ -191,14 +199,13 @@ class Session:
             try:
                 async with asyncio.timeout(share_s):
                     upstream = await self._connect_to(address, target.port)
-                to_itself = upstream.sock.getsockname()[0] == upstream.sock.getpeername()[0]
+                self._to_itself = upstream.sock.getsockname()[0] == upstream.sock.getpeername()[0]
             except OSError as error:  # includes the timeout of this share
                 reason = error.strerror or "no answer"
                 continue
             self._connected = address
             self._addresses = (address,)
-            if to_itself and not self._owner.policy.names_exactly(address, target.port):
-                raise Refused(f"{target} leads to the machine of the proxy", kind="policy")
+            self._judge(target, self._owner.policy)
             return upstream
         raise Refused(f"{target}: {reason}", kind="unreachable")
 
