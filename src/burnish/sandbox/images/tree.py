@@ -149,22 +149,23 @@ class Tree:
         os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=folder, follow_symlinks=False)
 
     def _link(self, entry: Entry, folder: int, real: Path, name: bytes) -> None:
+        nothing = UserError("a hard link to nothing", where=f"entry {entry.label}", fix="make the image anew")
         target = self._resolve(entry.hardlink[:-1], create=False) if entry.hardlink else None
         if target is None:
-            raise UserError("a hard link to nothing", where=f"entry {entry.label}", fix="make the image anew")
+            raise nothing
+        above, aim = target[1], entry.hardlink[-1]
         try:
-            aim = (*target[0], entry.hardlink[-1])
-            if aim in self._skipped:
+            if (*target[0], aim) in self._skipped:
                 self._budget.skipped["devices"] += 1
-            elif aim != real:  # a link to itself is there already
-                if _is_folder(target[1], entry.hardlink[-1]):
+            elif not _exists(above, aim):
+                raise nothing
+            elif (*target[0], aim) != real:  # a link to itself is there already
+                if _is_folder(above, aim):
                     raise UserError("a hard link to a folder", where=f"entry {entry.label}", fix="make the image anew")
                 self._remove(folder, name)
-                os.link(entry.hardlink[-1], name, src_dir_fd=target[1], dst_dir_fd=folder, follow_symlinks=False)
-            elif not _exists(folder, name):
-                raise UserError("a hard link to nothing", where=f"entry {entry.label}", fix="make the image anew")
+                os.link(aim, name, src_dir_fd=above, dst_dir_fd=folder, follow_symlinks=False)
         finally:
-            os.close(target[1])
+            os.close(above)
 
     def _describe(self, real: Path, entry: Entry, descriptor: int) -> None:
         self.folders[real] = Attributes(entry.mode, entry.uid, entry.gid, entry.mtime_ns)
