@@ -84,7 +84,8 @@ def flatten(
 
 def holds(root: Path) -> dict[str, str]:
     """Path -> what is there: contents of files, targets of links, and the first name of a file with several."""
-    found, first = {}, {}
+    found: dict[str, str] = {}
+    first: dict[int, str] = {}
     for folder, folders, files in os.walk(root):
         for name in sorted(folders + files):
             path = Path(folder, name)

@@ -3,7 +3,12 @@
 import pytest
 
 from burnish.errors import UserError
+from burnish.sandbox.images.entries import MAX_DEPTH
+from burnish.sandbox.images.image import ImageLimits
+from burnish.sandbox.images.manifest import MAX_JSON_BYTES
 from burnish.sandbox.images.reference import name_from_file, parse_reference
+from burnish.sandbox.images.tar import MAX_EXTENDED_BYTES
+from tests.guards.source import ROOT
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -53,3 +58,16 @@ def test_the_host_is_no_image(text: str) -> None:
 def test_a_file_gives_a_name(file_name: str, name: str) -> None:
     assert name_from_file(file_name) == name
     parse_reference(name)
+
+
+def test_the_page_has_the_bounds_of_the_code() -> None:
+    page, limits = (ROOT / "docs" / "images.md").read_text(), ImageLimits()
+    for words in (
+        f"{limits.max_bytes >> 30} GiB unpacked",
+        f"{limits.max_entries // 1_000_000} million entries",
+        f"{limits.max_layers} layers",
+        f"{MAX_JSON_BYTES >> 20} MiB for each JSON document",
+        f"{MAX_EXTENDED_BYTES >> 20} MiB for each extended tar header",
+        f"more than {MAX_DEPTH} deep",
+    ):
+        assert words in page.replace("\n", " "), words
