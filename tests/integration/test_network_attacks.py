@@ -2,14 +2,16 @@
 
 import asyncio
 import contextlib
+import errno
 import shutil
 import socket
 import ssl
+import unittest.mock
 from pathlib import Path
 
 import pytest
 
-from burnish.sandbox.network import NetworkPolicy, ProxyLimits, relay
+from burnish.sandbox.network import NetworkPolicy, ProxyLimits, http, proxy, relay, session, wire
 from tests.integration._proxied import WAIT_S, certificate, closing, echo, hello_page, proxied, serving
 from tests.unit.test_network_tls import hello, records, sni
 
@@ -267,6 +269,52 @@ async def test_a_silent_tunnel_is_given_up() -> None:
                 await reader.read()
         await rig.settled()
         assert rig.closed()[0].cause == "nothing moved for 0.2 s"
+
+
+async def test_a_byte_that_moves_at_the_last_moment_changes_nothing() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ask = http.parse_request(b"CONNECT a.example:443 HTTP/1.1\r\n\r\n")
+        traffic = relay.Relay(wire.Wire(ours), wire.Wire(theirs), ask, handshake_s=1, idle_s=1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0) as traffic._idle:
+                while not traffic._idle.expired():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.sleep(0)
+                traffic._moved()  # the deadline can be moved no more, and saying so would end the proxy
+                raise asyncio.CancelledError
+
+
+async def test_an_owner_short_of_descriptors_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "_ACCEPT_PAUSE_S", 0)
+    with socket.socket() as accepted:
+        outcomes = [OSError(errno.EMFILE, "too many"), ConnectionAbortedError(), (accepted, None)]
+        listener = unittest.mock.Mock(accept=unittest.mock.Mock(side_effect=outcomes))
+        assert await proxy._accept(listener) is accepted
+    with pytest.raises(OSError, match="bad"):
+        await proxy._accept(unittest.mock.Mock(accept=unittest.mock.Mock(side_effect=OSError(errno.EBADF, "bad"))))
+
+
+async def test_a_resolver_that_answers_with_thousands() -> None:
+    many = [f"10.{index // 250}.7.{index % 250}" for index in range(5000)]
+    async with serving(echo) as port, proxied(rules(port), names={"a.example": ["127.0.0.1", *many]}) as rig:
+        _, writer = await rig.tunnel(f"a.example:{port}")
+        async with closing(writer):
+            pass
+    async with proxied(["a.example"], names={"a.example": many}) as rig:
+        await rig.talk(b"CONNECT a.example:80 HTTP/1.1\r\n\r\n")
+        assert len(rig.verdicts()[0].addresses) == session.MAX_ADDRESSES
+
+
+async def test_an_answer_before_the_end_of_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "FAREWELL_S", 0.1)
+    async with serving(hello_page) as port, proxied(rules(port), names=NAMES) as rig:
+        reader, writer = await rig.client()
+        async with closing(writer), asyncio.timeout(WAIT_S):
+            writer.write(f"POST http://a.example:{port}/ HTTP/1.1\r\nContent-Length: 99\r\n\r\nsome".encode())
+            assert (await reader.read()).endswith(b"hello")
+            await rig.settled()  # though the client keeps its side open
+        assert rig.closed()[0].cause is None
 
 
 async def test_a_resolver_that_hangs_is_given_up() -> None:

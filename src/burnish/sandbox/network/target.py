@@ -76,9 +76,7 @@ def make_target(host: str, port: int) -> Target:
 
 
 def parse_authority(text: str, *, default_port: int | None = None) -> Target:
-    """The target that `host:port` or `[address]:port` names. Raises Refused; a user name before it is refused too."""
-    if "@" in text:
-        raise Refused("a user name or password before the host")
+    """The target that `host:port` or `[address]:port` names. Raises Refused, also for a user name before it."""
     match = _AUTHORITY.fullmatch(text)
     if match is None:
         raise Refused("not host:port (an IPv6 address needs brackets)")
@@ -89,6 +87,6 @@ def parse_authority(text: str, *, default_port: int | None = None) -> Target:
         raise Refused("a port is a number from 1 to 65535")
     if host.startswith("["):
         host = host[1:-1]
-        if ":" not in host or parse_address(host) is None:
-            raise Refused("not an IPv6 address (without a zone) in the brackets")
+        if ":" not in host:
+            raise Refused("brackets go around an IPv6 address")
     return make_target(host, int(port))
