@@ -31,7 +31,7 @@ from burnish.types import Limits
 
 CREATE_S = 60.0  # gVisor takes a third of a second on an idle machine
 GONE_S = 15.0
-REAP_S = 3.0
+REAP_S, _REAP_EVERY_S = 1.0, 0.01
 _LOG_BYTES = 4096
 # A uid per sandbox, so that a runtime without a user namespace keeps its sandboxes apart; above those of `process`.
 _FIRST_UID, _UIDS_PER_OWNER, _NUM_OWNERS = 2_105_000_000, 4096, 10_000
@@ -285,6 +285,13 @@ class OciBackend:
         os.close(launched.pidfd)
         launched.burying = asyncio.create_task(self._bury(launched), name="sandbox:bury-container")
 
+    async def _reap_groups(self) -> None:
+        """Of a launcher that was killed; its container's last processes end a moment after it."""
+        for _ in range(round(REAP_S / _REAP_EVERY_S)):
+            if not self._controllers or cgroups.reap_dead():
+                return
+            await asyncio.sleep(_REAP_EVERY_S)
+
     async def _bury(self, launched: _Launched) -> None:
         box = launched.box
         code = launched.process.wait()
@@ -293,7 +300,7 @@ class OciBackend:
         cause = box.bury("it ended unexpectedly", evidence=_log_tail(launched.log))
         os.close(launched.log)
         if code != 0:  # it was killed, and could not remove its control groups
-            await asyncio.to_thread(cgroups.reap_host, launched.process.pid, REAP_S)
+            await self._reap_groups()
         del self._boxes[box.id]
         if not box.gone.done():
             box.gone.set_result(None)
