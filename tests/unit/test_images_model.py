@@ -198,6 +198,9 @@ layers = st.lists(st.lists(steps, max_size=8), min_size=1, max_size=4)
 @example([[("dir", "a", "", 7), ("file", "a/b", "x", 1)], [("file", "a/c", "y", 2), ("whiteout", "a", "", 1)]])
 @example([[("symlink", "a", "/b", 1), ("file", "a/c", "x", 1)], [("whiteout", "a/c", "", 1)]])
 @example([[("file", "a/b", "x", 1)], [("hardlink", "a", "a/b", 1)]])
+@example([[("symlink", "a/b", "/c", 1), ("dir", "a/b/d", "", 9), ("whiteout", "c/d", "", 1)]])
+@example([[("symlink", "l", "p/n/..", 1), ("dir", "p/n", "", 1), ("file", "l/n", "x", 1), ("file", "l/y", "x", 1)]])
+@example([[("symlink", "p/n", ".", 1), ("symlink", "l", "p/n", 1), ("file", "l/n", "x", 1), ("file", "l/y", "x", 1)]])
 def test_flattening_does_what_the_model_does(random_layers: list[list[Step]]) -> None:
     model = Model()
     with tempfile.TemporaryDirectory() as folder:

@@ -42,6 +42,8 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     "two-xz": lambda data: lzma.compress(data[:100]) + bytes(4) + lzma.compress(data[100:]),
     "zst": zstandard.compress,
     "two-zst": lambda data: zstandard.compress(data[:100]) + zstandard.compress(data[100:]),
+    # Tools for lazy pulling put their notes into frames to be skipped.
+    "noted-zst": lambda data: zstandard.compress(data) + b"\x50\x2a\x4d\x18\x04\0\0\0note",
 }
 
 

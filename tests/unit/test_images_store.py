@@ -103,6 +103,23 @@ def test_holding_what_goes_at_that_moment(store: ImageStore, monkeypatch: pytest
         pass
 
 
+def test_holding_what_another_takes_the_place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "image"
+
+    def make() -> None:
+        folder.mkdir()
+        (folder / "lock").touch()
+
+    def swap(descriptor: int, kind: int) -> None:
+        folder.rename(tmp_path / "removed")
+        make()
+
+    make()
+    monkeypatch.setattr(custody, "wait_for", swap)
+    with pytest.raises(FileNotFoundError), custody.share(folder):
+        pass
+
+
 def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(store: ImageStore) -> None:
     add(store, "a")
     (store.root / "drafts" / "draft-dead" / "rootfs" / "deep").mkdir(parents=True)

@@ -17,6 +17,7 @@ from burnish.sandbox.images.image import ImageConfig
 from burnish.sandbox.images.streams import CHUNK_BYTES, PlainStream, Section, open_regular
 from burnish.sandbox.images.tar import read_tar_at
 
+_MAX_DEPTH = 3  # blobs/sha256/DIGEST; a root file system has far more below, of no interest here
 _MAX_HOPS = 8  # old docker-archives link a layer to another image's
 
 
@@ -78,6 +79,8 @@ class TarParts:
         stream = _Seekable(file, budget, where=where)
         for entry, offset in read_tar_at(stream, where=where, needs_end=True):
             budget.take_entry()
+            if len(entry.path) > _MAX_DEPTH:
+                continue
             name = b"/".join(entry.path).decode("utf-8", "surrogateescape")
             if entry.kind == "file":
                 self._found[name] = (offset, entry.size)

@@ -37,12 +37,17 @@ class Entry:
     @property
     def label(self) -> str:
         """The path for a message."""
-        return shown(b"/".join(self.path)) or "/"
+        return shown_path(self.path)
 
 
 def shown(name: bytes) -> str:
     """A stranger's name for a message: one line, bounded, no control characters."""
     return ascii(name[:200].decode("utf-8", "backslashreplace"))[1:-1]
+
+
+def shown_path(path: Path) -> str:
+    """An entry's path for a message."""
+    return shown(b"/".join(path)) or "/"
 
 
 def split_path(name: bytes) -> Path:

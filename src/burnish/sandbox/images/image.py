@@ -51,5 +51,5 @@ class ImageLimits:
     """
 
     max_bytes: int = 64 << 30  # decompressed, tar headers included; also the most that a pull downloads
-    max_entries: int = 4_000_000
+    max_entries: int = 1_000_000  # their paths are kept in memory, half a gigabyte at most
     max_layers: int = 256

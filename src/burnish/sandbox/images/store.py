@@ -90,7 +90,7 @@ class ImageStore:
                 for extra in draft.iterdir():
                     if extra.name not in ("rootfs", "lock"):
                         remove_tree(extra)
-                chosen = given or _own_name(made) or parse_reference(name_from_file(path.name)).name
+                chosen = given or _own_name(made) or parse_reference(name_from_file(path.resolve().name)).name
                 (draft / "image.json").write_text(json.dumps(_record(made, source)), encoding="utf-8")
                 draft.chmod(0o755)  # drafts are private; a cache may be shared
                 self._publish(draft, made.digest, chosen)

@@ -8,13 +8,15 @@ would. Nobody else writes to the tree meanwhile.
 Folders stay private and writable until `seal.py` gives them what `folders` says.
 """
 
+import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from burnish.errors import UserError
-from burnish.sandbox.images.entries import MAX_DEPTH, Budget, Entry, Path, kept_xattr
+from burnish.sandbox.images.entries import MAX_DEPTH, Budget, Entry, Path, kept_xattr, shown_path
 from burnish.sandbox.images.streams import CHUNK_BYTES
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -65,31 +67,26 @@ class Tree:
         Raises UserError for what cannot be done, OSError when the file system fails.
         """
         self._budget.take_entry()
-        try:
+        with _told(entry.path):
             if entry.path:
                 self._add(entry)
             elif entry.kind == "dir":
                 self._describe((), entry, self.root)
             else:
                 raise UserError("the root of the image is not a folder", where=f"entry {entry.label}")
-        except OSError as problem:
-            if problem.errno in _BAD_ENTRY:
-                raise UserError(
-                    f"cannot be created: {problem.strerror}", where=f"entry {entry.label}", fix="make the image anew"
-                ) from problem
-            raise
 
     def whiteout(self, path: Path) -> None:
         """Hides what earlier layers have at `path`; what this layer wrote stays."""
-        if path and (place := self._place(path[:-1], create=False)) is not None:
-            self._hide(place[1], path[-1], (*place[0], path[-1]))
+        with _told(path):
+            if path and (place := self._place(path[:-1], create=False)) is not None:
+                self._hide(place[1], path[-1], (*place[0], path[-1]))
 
     def opaque(self, path: Path) -> None:
         """Hides what earlier layers have inside the folder `path`."""
-        place = self._place(path, create=False)
-        if place is not None:
-            for name in names_in(place[1]):
-                self._hide(place[1], name, (*place[0], name))
+        with _told(path):
+            if (place := self._place(path, create=False)) is not None:
+                for name in names_in(place[1]):
+                    self._hide(place[1], name, (*place[0], name))
 
     def _add(self, entry: Entry) -> None:
         place = self._place(entry.path[:-1], create=True)
@@ -304,6 +301,19 @@ class Tree:
             os.close(inner)
         os.rmdir(name, dir_fd=folder)
         self._is_stale = True
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What a hostile name or link made the file system say is the entry's fault."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in _BAD_ENTRY:
+            raise
+        raise UserError(
+            f"cannot be done: {problem.strerror}", where=f"entry {shown_path(path)}", fix="make the image anew"
+        ) from problem
 
 
 def _instead(old: int, new: int) -> int:
