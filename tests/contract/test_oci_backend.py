@@ -18,6 +18,7 @@ from burnish.errors import SandboxError, UserError
 from burnish.sandbox.conformance import CHECKS, Check, run_check
 from burnish.sandbox.conformance.suite import LIMITS, Bench, expect
 from burnish.sandbox.oci.backend import OciBackend
+from burnish.sandbox.oci.box import OciBox
 
 # One event loop and one backend per runtime for the module: starting one takes a container.
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.namespaces]
@@ -144,6 +145,64 @@ async def test_cancelled_creations_leave_nothing(backend: OciBackend) -> None:
     while children_of(os.getpid()) - before:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
+
+
+COUNTER = """
+import time
+n, log = 0, open("log", "w", buffering=1)
+while True:
+    n += 1
+    print(n, file=log)
+    time.sleep(0.02)
+"""
+
+
+async def count(box: OciBox, *, beyond: int) -> int:
+    """The counter's last line, once it is beyond this."""
+    deadline = time.monotonic() + GONE_S
+    while True:
+        assert time.monotonic() < deadline
+        lines = (await box.files.read("log")).split() if await box.files.exists("log") else []
+        if lines and int(lines[-1]) > beyond:
+            return int(lines[-1])
+        await asyncio.sleep(0.02)
+
+
+async def test_a_checkpoint_keeps_memory_processes_and_files(backend: OciBackend, tmp_path: Path) -> None:
+    box = await backend.create(limits=LIMITS)
+    if backend.level != "gvisor":
+        with pytest.raises(UserError, match="no memory checkpoints"):
+            await box.checkpoint(tmp_path / "saved")
+        await box.kill()
+        return
+    await box.files.write("kept", b"kept")
+    await box.commands.run("ln -s /etc/passwd link; ln kept hard; mkfifo fifo; chmod 640 kept")
+    call = asyncio.create_task(box.commands.run(["python3", "-I", "-c", COUNTER]))
+    before = await count(box, beyond=3)
+    await box.checkpoint(tmp_path / "saved")
+    with pytest.raises(SandboxError, match="saved in a checkpoint"):
+        await call
+    with pytest.raises(SandboxError):
+        await box.commands.run(["true"])
+    for _ in range(2):  # as often as one likes
+        async with await backend.restore(tmp_path / "saved") as again:
+            assert await count(again, beyond=before + 3) < before + 1000
+            assert await again.files.read("hard") == b"kept" and again.limits == LIMITS
+            listed = await again.commands.run("test -p fifo && test -L link && find kept -perm 640 -links 2; id -un")
+            assert listed.stdout == b"kept\nagent\n", listed
+            full = await again.commands.run("head -c 20000000 /dev/zero > big")
+            assert full.limit_hit == "disk"
+
+
+async def test_what_is_no_checkpoint_is_refused(backend: OciBackend, tmp_path: Path) -> None:
+    if backend.level == "gvisor":
+        with pytest.raises(UserError, match="no checkpoint"):
+            await backend.restore(tmp_path)
+        box = await backend.create(limits=LIMITS)
+        with pytest.raises(UserError, match="File exists"):
+            await box.checkpoint(tmp_path)
+        assert (await box.commands.run(["true"])).ok
+        await box.kill()
 
 
 OWNER = """

@@ -1,25 +1,25 @@
 """The owner's side of the `gvisor` backend: starts a launcher per sandbox and hears when it ends."""
 
 import asyncio
-import functools
 import itertools
 import json
 import os
-import signal
+import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import burnish
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import Level
-from burnish.sandbox.oci import bundle
+from burnish.sandbox.base import CAPABILITIES, Level
+from burnish.sandbox.oci import bundle, checkpoints
 from burnish.sandbox.oci.box import OciBox
+from burnish.sandbox.oci.checkpoints import Saved
+from burnish.sandbox.oci.launched import Launched, visible_python
 from burnish.sandbox.oci.runtimes import Runtime, find_runtime, level_of
 from burnish.sandbox.oci.shipped import BOOTSTRAP, shipped_source
 from burnish.sandbox.process import cgroups, seccomp
@@ -31,8 +31,8 @@ from burnish.types import Limits
 
 CREATE_S = 60.0  # gVisor takes a third of a second on an idle machine
 GONE_S = 15.0
+CHECKPOINT_S = 120.0
 REAP_S, _REAP_EVERY_S = 1.0, 0.01
-_LOG_BYTES = 4096
 # A uid per sandbox, so that a runtime without a user namespace keeps its sandboxes apart; above those of `process`.
 _FIRST_UID, _UIDS_PER_OWNER, _NUM_OWNERS = 2_105_000_000, 4096, 10_000
 # A runtime with a kernel of its own bounds what programs use by itself; its control group only protects the machine.
@@ -51,18 +51,6 @@ _ALWAYS = frozenset(
 )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Launched:
-    """The processes and sockets behind one box."""
-
-    box: OciBox
-    process: "subprocess.Popen[bytes]"
-    pidfd: int
-    log: int
-    control: Channel | None = None
-    burying: asyncio.Task[None] | None = None
-
-
 class OciBackend:
     """Sandboxes made by an OCI runtime: gVisor's `runsc`, or another by name or path. See `SandboxBackend`.
 
@@ -79,7 +67,7 @@ class OciBackend:
         self._options: tuple[str, ...] | None = None  # those with which a container has started
         self._controllers: frozenset[str] = frozenset()
         self._start_lock = asyncio.Lock()
-        self._boxes: dict[str, _Launched] = {}
+        self._boxes: dict[str, Launched] = {}
         self._announced: set[str] = set()  # of these the events told that they exist
         self._numbers = itertools.count()
         self._program = b""
@@ -103,7 +91,8 @@ class OciBackend:
         """
         runtime = await self._started()
         bounded_by_kernel = not runtime.has_own_kernel and "memory" in self._controllers
-        return _ALWAYS | ({"limits.memory"} if bounded_by_kernel else set())
+        found = _ALWAYS | ({"limits.memory"} if bounded_by_kernel else set())
+        return found | ({"checkpoint"} & CAPABILITIES.keys() if self.level == "gvisor" else set())
 
     async def create(
         self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: object | None = None
@@ -117,6 +106,48 @@ class OciBackend:
         self._announced.add(box.id)
         emit("sandbox.create", id=box.id)
         return box
+
+    async def restore(self, path: Path, /) -> OciBox:
+        """A sandbox as it was when `box.checkpoint(path)` saved it, with its limits, files and running processes.
+
+        What a command that was running then still prints has no receiver. The folder is only read.
+        Raises UserError for a folder without a checkpoint and for runtimes that have none.
+        """
+        await self._started()
+        self._require_checkpoints()
+        folder, saved = checkpoints.load(path)
+        box = await self._create(saved.options, saved.limits, {}, (folder, saved))
+        self._announced.add(box.id)
+        emit("sandbox.create", id=box.id)
+        return box
+
+    def _require_checkpoints(self) -> None:
+        if self.level != "gvisor":
+            fix = "use the runtime `runsc`"
+            raise UserError(f"no memory checkpoints with {self._runtime_name}", where="sandbox", fix=fix)
+
+    async def _checkpoint(self, box: OciBox, path: Path) -> None:
+        """See `OciBox.checkpoint`."""
+        self._require_checkpoints()
+        launched = self._boxes.get(box.id)
+        if launched is None or launched.control is None or self._options is None:
+            raise SandboxError(f"sandbox {box.id}: it has ended")
+        folder = checkpoints.make_folder(path)
+        saved = Saved(limits=box.limits, uid=launched.uid, next_id=box.next_id, options=self._options)
+        launched.control.post({"checkpoint": str(folder)})
+        try:
+            async with asyncio.timeout(CHECKPOINT_S):
+                failure = await launched.saving
+        except TimeoutError:
+            failure = f"not done within {CHECKPOINT_S:g} s"
+        if not failure:
+            saved.store(folder)
+            await self._kill(box)
+            return
+        evidence = launched.log_tail() if box.id in self._boxes else ""
+        await self._kill(box)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise SandboxError(f"checkpoint of {box.id}: {failure}", evidence=evidence)
 
     async def close(self) -> None:
         """Ends every sandbox and waits until all of it is gone. Idempotent."""
@@ -167,27 +198,45 @@ class OciBackend:
             fix=f"run `{self._runtime_name} --version` and see docs/backends.md, or use the `process` backend",
         )
 
-    async def _create(self, options: tuple[str, ...], limits: Limits, envs: Mapping[str, str]) -> OciBox:
+    async def _create(
+        self,
+        options: tuple[str, ...],
+        limits: Limits,
+        envs: Mapping[str, str],
+        restored: tuple[Path, Saved] | None = None,
+    ) -> OciBox:
         number = next(self._numbers)
-        box = OciBox(f"{self.name}-{os.getpid()}-{id(self):x}-{number}", limits, self._kill)
+        box = OciBox(f"{self.name}-{os.getpid()}-{id(self):x}-{number}", limits, self._kill, self._checkpoint)
         uid = _FIRST_UID + os.getpid() % _NUM_OWNERS * _UIDS_PER_OWNER + number % _UIDS_PER_OWNER
+        if restored is not None:
+            uid, box.next_id = restored[1].uid, restored[1].next_id
+        launched = self._launch(box, options, uid, str(restored[0]) if restored else "")
         try:
-            launched = self._launch(box, options, uid)
-            box.post_source(shipped_source())
             async with asyncio.timeout(CREATE_S):
-                up = await box.up
-                self._controllers = frozenset(up["controllers"])
-                box.post(self._settings(uid, limits, {**base_environment(), **envs}), self._program)
-                await box.ready
+                await self._greet(launched, {**base_environment(), **envs}, is_new=restored is None)
         except TimeoutError:
-            box.bury(f"not created within {CREATE_S:g} s", evidence=_log_tail(launched.log))
+            evidence = launched.log_tail()
+            box.bury(f"not created within {CREATE_S:g} s")
             self._hang_up(box)
-            raise SandboxError(f"create: no sandbox within {CREATE_S:g} s", evidence=_log_tail(launched.log)) from None
+            raise SandboxError(f"create: no sandbox within {CREATE_S:g} s", evidence=evidence) from None
         except BaseException:
             box.bury("its creation was given up")
             self._hang_up(box)
             raise
         return box
+
+    async def _greet(self, launched: Launched, envs: Mapping[str, str], *, is_new: bool) -> None:
+        """Until the agent answers. A restored one has its source and settings."""
+        box = launched.box
+        if is_new:
+            box.post_source(shipped_source())
+        up = await box.up
+        self._controllers = frozenset(up["controllers"])
+        if is_new:
+            box.post(self._settings(launched.uid, box.limits, envs), self._program)
+            await box.ready
+        else:
+            await box.files.exists("/")
 
     def _settings(self, uid: int, limits: Limits, envs: Mapping[str, str]) -> Message:
         """The agent's; see agent.py."""
@@ -207,13 +256,14 @@ class OciBackend:
             "own_kernel": own_kernel,
         }
 
-    def _launch(self, box: OciBox, options: tuple[str, ...], uid: int) -> _Launched:
+    def _launch(self, box: OciBox, options: tuple[str, ...], uid: int, restore: str) -> Launched:
         """From the loop's own thread: the launcher's parent-death signal is tied to the thread that started it."""
+        settings = self._launcher_settings(box.limits, options, uid)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (from_box, box_out), (box_in, to_box) = os.pipe(), os.pipe()
         log = os.memfd_create("burnish-launcher-log", os.MFD_CLOEXEC)
         box.connect(from_box, to_box)
-        settings = self._launcher_settings(box.limits, options, uid) | {"socket": theirs.fileno()}
+        settings |= {"socket": theirs.fileno(), "restore": restore}
         try:
             process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _LAUNCH, json.dumps(settings)],
@@ -228,15 +278,16 @@ class OciBackend:
         except OSError as error:
             ours.close()
             os.close(log)
+            box.bury(f"the launcher could not be started: {error}")
             raise SandboxError(f"the launcher could not be started: {error}") from error
         finally:
             theirs.close()
             os.close(box_in)
             os.close(box_out)
-        launched = _Launched(box, process, os.pidfd_open(process.pid), log)
-        launched.control = Channel(ours, functools.partial(_on_event, box, log), lambda: None)
-        self._boxes[box.id] = launched
         loop = asyncio.get_running_loop()
+        launched = Launched(box, process, os.pidfd_open(process.pid), log, uid, loop.create_future())
+        launched.control = Channel(ours, launched.on_event, lambda: None)
+        self._boxes[box.id] = launched
         loop.add_reader(launched.pidfd, self._on_exit, launched)
         return launched
 
@@ -257,7 +308,7 @@ class OciBackend:
             "disk_bytes": limits.disk_bytes,
             "num_pids": limits.num_pids,
             "prefixes": interpreter_prefixes(),
-            "args": [_visible_python(), "-I", "-S", "-c", BOOTSTRAP, str(len(shipped_source()))],
+            "args": [visible_python(), "-I", "-S", "-c", BOOTSTRAP, str(len(shipped_source()))],
             "envs": base_environment(),
         }
 
@@ -279,7 +330,7 @@ class OciBackend:
             launched.process.kill()  # the runtime and all below it follow by their parent-death signal
             raise SandboxError(f"sandbox {box.id}: not reclaimed within {GONE_S:g} s") from None
 
-    def _on_exit(self, launched: _Launched) -> None:
+    def _on_exit(self, launched: Launched) -> None:
         """The launcher has ended, and everything of its container with it."""
         asyncio.get_running_loop().remove_reader(launched.pidfd)
         os.close(launched.pidfd)
@@ -292,12 +343,14 @@ class OciBackend:
                 return
             await asyncio.sleep(_REAP_EVERY_S)
 
-    async def _bury(self, launched: _Launched) -> None:
+    async def _bury(self, launched: Launched) -> None:
         box = launched.box
         code = launched.process.wait()
         if launched.control is not None:
             launched.control.close()
-        cause = box.bury("it ended unexpectedly", evidence=_log_tail(launched.log))
+        if not launched.saving.done():
+            launched.saving.set_result("the sandbox ended")
+        cause = box.bury("it ended unexpectedly", evidence=launched.log_tail())
         os.close(launched.log)
         if code != 0:  # it was killed, and could not remove its control groups
             await self._reap_groups()
@@ -307,46 +360,3 @@ class OciBackend:
         if box.id in self._announced:
             self._announced.remove(box.id)
             emit("sandbox.kill", id=box.id, cause=cause)
-
-
-def _on_event(box: OciBox, log: int, message: Message, fds: list[int]) -> None:
-    """What the launcher says; see launcher.py."""
-    if "failed" in message:
-        box.bury(message["failed"])
-        return
-    if "ended" in message:
-        box.bury(f"the runtime ended unexpectedly: {_in_words(message['ended'])}", evidence=_log_tail(log))
-        return
-    root, *groups = fds
-    up = message["up"]
-    events = -1
-    for controller, directory in zip(up["controllers"], groups, strict=True):
-        if controller == "memory":
-            limit = (cgroups.V2 if up["kind"] == "v2" else cgroups.V1)[controller]
-            events = os.open(limit.events_file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
-        os.close(directory)
-    box.watch(root, events)
-    if not box.up.done():
-        box.up.set_result(up)
-
-
-def _in_words(status: int) -> str:
-    """`status` as of os.waitstatus_to_exitcode."""
-    return f"exit code {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
-
-
-def _visible_python() -> str:
-    """This interpreter, at the path where the container sees it. Raises UserError when it does not."""
-    program = Path(sys.executable).resolve()
-    if any(program.is_relative_to(prefix) for prefix in ("/usr", *interpreter_prefixes())):
-        return str(program)
-    raise UserError(
-        f"the container would have no python3: {program} lies outside the system directories",
-        where="sandbox",
-        fix="run burnish with a Python installed under /usr, or use the `process` backend",
-    )
-
-
-def _log_tail(log: int) -> str:
-    size = os.fstat(log).st_size
-    return os.pread(log, _LOG_BYTES, max(0, size - _LOG_BYTES)).decode(errors="replace")

@@ -1,10 +1,10 @@
 """A container as its owner sees it: calls become frames to the agent, answers become results."""
 
 import asyncio
-import itertools
 import os
 import posixpath
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from burnish.errors import SandboxError, UserError
@@ -20,12 +20,16 @@ ANSWER_GRACE_S = 20.0  # an agent that is this late with an answer is counted as
 _HEADER_BYTES = 64 << 10  # the most that an answer holds beside output and file content
 
 
+_Kill = Callable[["OciBox"], Awaitable[None]]
+_Checkpoint = Callable[["OciBox", Path], Awaitable[None]]
+
+
 class OciBox:
     """A live container. Made by the backend; see `SandboxBox` for the contract."""
 
-    def __init__(self, name: str, limits: Limits, kill: Callable[["OciBox"], Awaitable[None]]) -> None:
-        self._name, self._limits, self._kill = name, limits, kill
-        self._ids = itertools.count(1)
+    def __init__(self, name: str, limits: Limits, kill: _Kill, checkpoint: _Checkpoint) -> None:
+        self._name, self._limits, self._kill, self._checkpoint = name, limits, kill, checkpoint
+        self.next_id = 1
         self._waiting: dict[int, asyncio.Future[tuple[Message, bytes]]] = {}
         self._pipes: FramePipes | None = None
         self._death: SandboxError | None = None
@@ -54,6 +58,15 @@ class OciBox:
     @property
     def files(self) -> "OciFiles":
         return self._files
+
+    async def checkpoint(self, path: Path, /) -> None:
+        """Saves memory, processes and files in a new folder, for `OciBackend.restore`, and ends this sandbox.
+
+        Calls that wait raise SandboxError; what they started goes on in the restored sandbox.
+        Raises UserError for a path where something is and for runtimes without checkpoints, SandboxError when it
+        failed.
+        """
+        await self._checkpoint(self, path)
 
     async def snapshot(self) -> NoReturn:
         """Not declared. Raises UserError."""
@@ -91,6 +104,8 @@ class OciBox:
             memory_events: the file in which the kernel counts whom it killed for memory; -1 for none.
         """
         self._root, self._memory_events = root, memory_events
+        if self._death is not None:
+            self._let_go()
 
     def post(self, message: Message, payload: bytes = b"") -> None:
         """One frame that is not answered, or whose answer is "ready"."""
@@ -108,10 +123,7 @@ class OciBox:
             self._death = SandboxError(f"sandbox {self._name}: {cause}", evidence=evidence)
         if self._pipes is not None:
             self._pipes.close()
-        for descriptor in (self._root, self._memory_events):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._root = self._memory_events = -1
+        self._let_go()
         waiting: list[asyncio.Future[Any]] = [self.up, self.ready, *self._waiting.values()]
         for future in waiting:
             if not future.done():
@@ -119,13 +131,19 @@ class OciBox:
                 future.exception()  # a creation that was given up has nobody to tell
         return self._death.cause.partition(": ")[2]
 
+    def _let_go(self) -> None:
+        for descriptor in (self._root, self._memory_events):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._root = self._memory_events = -1
+
     # -- for commands and files --------------------------------------------------------------------------------------
 
     async def call(self, request: Message, payload: bytes = b"", *, deadline_s: float) -> tuple[Message, bytes]:
         """One request and its answer. A call that is cancelled or late is cancelled inside too."""
         if self._death is not None or self._pipes is None or not self._pipes.is_open:
             raise self._fresh_death()
-        number = next(self._ids)
+        number, self.next_id = self.next_id, self.next_id + 1
         future: asyncio.Future[tuple[Message, bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:

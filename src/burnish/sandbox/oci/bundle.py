@@ -5,6 +5,7 @@ Built by the launcher in a mount namespace of its own, on a tmpfs that nobody el
 
 import json
 import os
+import tarfile
 from typing import Any
 
 from burnish.sandbox.process import syscalls, template
@@ -18,6 +19,7 @@ _MEMORY_PER_PROCESS = 4  # what one can take between two looks at the sum of all
 _INODE_BYTES, _INODES_TO_START = 4096, 1024
 _BUNDLE_BYTES = 64 << 20  # the runtime's state and /etc; a safety net, not a reservation
 _FOLDERS = ("proc", "dev", "sys", "home", "home/agent", "var", "run", "etc", "usr", "root")
+_FILES = "files.tar"
 _SHARED_FOLDERS = ("tmp", "var/tmp", "run/shm")  # writable for everybody, sticky
 
 
@@ -55,6 +57,30 @@ def _make_root(links: "dict[str, str]", binds: "list[str]", uid: int) -> None:
     os.close(os.open(f"rootfs{PLACEHOLDER}", os.O_CREAT | os.O_WRONLY, 0o600))
     os.chown("rootfs/home/agent", uid, uid)
     os.chown("rootfs", uid, uid)
+
+
+def pack_files(folder: str) -> None:
+    """The container's files as `folder`/files.tar. Nobody may change them meanwhile."""
+    with tarfile.open(f"{folder}/{_FILES}", "w") as tar:
+        tar.add("rootfs", arcname=".")
+
+
+def unpack_files(folder: str) -> None:
+    """Into the container's root, by a process that sees nothing else: links in it were made by a candidate."""
+    with open(f"{folder}/{_FILES}", "rb") as file:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.chroot("rootfs")
+                os.chdir("/")
+                with tarfile.open(fileobj=file) as tar:
+                    tar.extractall(filter="fully_trusted", numeric_owner=True)
+                os.unlink(PLACEHOLDER)
+                os._exit(0)
+            finally:
+                os._exit(1)
+    if os.waitpid(pid, 0)[1] != 0:
+        raise OSError(f"{folder}/{_FILES} could not be unpacked")
 
 
 def config(spec: "dict[str, Any]", binds: "list[str]", etc: str) -> "dict[str, Any]":

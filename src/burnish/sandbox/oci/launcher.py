@@ -6,7 +6,8 @@ kills it. The runtime is pid 1 of a pid namespace and has a parent-death signal 
 and the kernel then ends all that is in the namespace.
 
 Events on the socket: {"up": {"controllers": [...], "kind": ...}} + the container's root and its control groups, or
-{"failed": cause}; then {"ended": status of the runtime}. Nothing is asked of it but to end.
+{"failed": cause}; then {"ended": status}. It may be asked {"checkpoint": folder} and answers
+{"checkpoint": what failed}.
 """
 
 import contextlib
@@ -32,11 +33,12 @@ _CGROUPS = "/sys/fs/cgroup"
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
 _GIVE_UP_REMOVING_S = 2.0
 _BOX = "box"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def main() -> None:
-    """`argv[1]` is {"socket", "parent", "runtime", "options", "hide_cgroups", "group_memory_bytes", "group_pids"} and
-    what bundle.build wants."""
+    """`argv[1]` is {"socket", "parent", "runtime", "options", "hide_cgroups", "group_memory_bytes", "group_pids",
+    "restore": folder or ""} and what bundle.build wants."""
     settings = json.loads(sys.argv[1])
     owner = socket.socket(fileno=settings["socket"])
     owner.set_inheritable(False)
@@ -63,11 +65,11 @@ def _live(settings: "dict[str, Any]", owner: socket.socket, groups: "cgroups.Cgr
         descriptors = groups.create(_BOX, settings["group_memory_bytes"], settings["group_pids"])
     pid = syscalls.clone(_NAMESPACES)
     if pid == 0:
-        _become_runtime(settings, owner, groups, descriptors)
+        _be_init(settings, owner, groups, descriptors)
     for number in (0, 1):  # the container's, not ours: its agent must see the end of them
         os.close(number)
     poll = select.poll()
-    poll.register(owner, select.POLLIN)
+    poll.register(owner, 0)  # its end only: what it asks is for the child
     poll.register(os.pidfd_open(pid), select.POLLIN)
     status = 0
     try:
@@ -79,10 +81,10 @@ def _live(settings: "dict[str, Any]", owner: socket.socket, groups: "cgroups.Cgr
         wire.send(owner, {"ended": os.waitstatus_to_exitcode(status)})
 
 
-def _become_runtime(
+def _be_init(
     settings: "dict[str, Any]", owner: socket.socket, groups: "cgroups.Cgroups | None", descriptors: "dict[str, int]"
 ) -> NoReturn:
-    """The child's life until exec: pid 1 of the new pid namespace. Never returns: none of the launcher runs twice."""
+    """The child's life: pid 1 of the new pid namespace. Never returns: nothing of the launcher may run twice."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -93,20 +95,69 @@ def _become_runtime(
         syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
         _shield_cgroups(hide=settings["hide_cgroups"])
         _bring_loopback_up()
-        root = bundle.build(_build_at([settings["runtime"], *settings["prefixes"]]), settings)
+        where = _build_at([settings["runtime"], *settings["prefixes"]])
+        root = bundle.build(where, settings)
+        if settings["restore"]:
+            bundle.unpack_files(settings["restore"])
         up = {"controllers": list(descriptors), "kind": groups.kind if groups else "none"}
         wire.send(owner, {"up": up}, [root, *descriptors.values()])
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        runtime = settings["runtime"]
-        argv = [runtime, "--root", os.path.abspath("state"), *settings["options"], "run", _BOX]
-        os.execve(runtime, argv, {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
+        for descriptor in {root, *descriptors.values()}:
+            os.close(descriptor)
+        verb = ["restore", "--image-path", settings["restore"]] if settings["restore"] else ["run"]
+        runtime = _start_runtime(settings, *verb)
+        for number in (0, 1):  # the container's, not ours: its agent must see the end of them
+            os.close(number)
+        os._exit(_serve(settings, owner, runtime))
     except OSError as error:
         with contextlib.suppress(EOFError):  # the owner is gone already
             wire.send(owner, {"failed": f"preparing the container: {error}"})
     except BaseException as error:  # noqa: BLE001 (the last frame of this process: say it in the log, then go)
         sys.excepthook(type(error), error, error.__traceback__)
     os._exit(1)
+
+
+def _start_runtime(settings: "dict[str, Any]", *verb: str) -> int:
+    """Another process of the runtime, in the bundle; its pid."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            argv = [settings["runtime"], "--root", os.path.abspath("state"), *settings["options"], *verb, _BOX]
+            os.execve(settings["runtime"], argv, {"PATH": _PATH})
+        finally:
+            os._exit(1)
+    return pid
+
+
+def _serve(settings: "dict[str, Any]", owner: socket.socket, runtime: int) -> int:
+    """Until the runtime ends, or the owner is gone. The exit code to end with, as shells count them."""
+    poll = select.poll()
+    poll.register(owner, select.POLLIN)
+    poll.register(os.pidfd_open(runtime), select.POLLIN)
+    while True:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if owner.fileno() not in ready:
+            code = os.waitstatus_to_exitcode(os.waitpid(runtime, 0)[1])
+            return code if code >= 0 else 128 - code
+        try:
+            message, _ = wire.receive(owner)
+        except EOFError:
+            return 0
+        wire.send(owner, {"checkpoint": _checkpoint(settings, message["checkpoint"])})
+
+
+def _checkpoint(settings: "dict[str, Any]", folder: str) -> str:
+    """Saves memory, which ends the container, and then the files, which nobody changes any more. "" or what failed."""
+    pid = _start_runtime(settings, "checkpoint", "--image-path", folder)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status != 0:
+        return f"the runtime's checkpoint ended with {status}"
+    try:
+        bundle.pack_files(folder)
+    except OSError as error:
+        return f"saving the files: {error}"
+    return ""
 
 
 def _build_at(needed: "list[str]") -> str:
