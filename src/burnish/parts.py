@@ -58,7 +58,12 @@ class Parts:
 
     def sampling(self, temperature: float) -> Sampling:
         agent = self.config.agent
-        return Sampling(max_new_tokens=agent.max_new_tokens, temperature=temperature, stop_ids=self.renderer.stop_ids)
+        return Sampling(
+            max_new_tokens=agent.max_new_tokens,
+            temperature=temperature,
+            stop_ids=self.renderer.stop_ids,
+            stop_strings=CodeAgent.stop_strings,
+        )
 
     def attempt_runner(
         self, *, tasks: TaskSet | None = None, temperature: float | None = None, label: str | None = None

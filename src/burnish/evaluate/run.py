@@ -56,7 +56,10 @@ async def _evaluate(options: EvalOptions) -> EvalResult:
     try:
         async with _policy(options) as (generate, renderer):
             sampling = Sampling(
-                max_new_tokens=options.max_new_tokens, temperature=options.temperature, stop_ids=renderer.stop_ids
+                max_new_tokens=options.max_new_tokens,
+                temperature=options.temperature,
+                stop_ids=renderer.stop_ids,
+                stop_strings=CodeAgent.stop_strings,
             )
             setup = RolloutSetup(
                 generate=generate,

@@ -41,6 +41,10 @@ class Agent(Protocol):
 class CodeAgent:
     """One Python code block per turn, checked against the task's visible examples."""
 
+    # An answer ends where its first block does: what would follow is never read, so it is not worth sampling, and a
+    # reward for the block says nothing about it.
+    stop_strings = ("\n```\n",)
+
     def open(self, task: Task, /) -> Sequence[Message]:
         lines = [task.instruction]
         if task.examples:

@@ -23,6 +23,7 @@ CAPABILITIES = {
     "shell": "runs /bin/sh lines with the host's programs",
     "python": "has python3",
     "files": "reads and writes files",
+    "snapshot": "snapshots, forks, and returns to a snapshot",
     "limits.wall": "a command that outlives its time is killed with all it started",
     "limits.memory": "the kernel bounds the memory of all processes together",
     "reports.memory": "a command that uses too much memory is stopped, and the result names the limit",
@@ -107,6 +108,27 @@ class Files(Protocol):
     async def exists(self, path: str, /) -> bool: ...
 
 
+class Snapshot(Protocol):
+    """The files of a sandbox at one moment, held until `release` or the end of `async with`.
+
+    Forks and sandboxes that were restored keep what they need of it beyond that.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def was_live(self) -> bool:
+        """Processes were running: they were stopped while their files were copied, and are not part of it."""
+        ...
+
+    async def release(self) -> None:
+        """Idempotent."""
+        ...
+
+    async def __aenter__(self) -> "Snapshot": ...
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
 class SandboxBox(Protocol):
     """A live sandbox. Close it with `async with` or `kill()`."""
 
@@ -123,6 +145,28 @@ class SandboxBox(Protocol):
         """Ends every process and reclaims mounts, cgroups and folders. Idempotent."""
         ...
 
+    async def snapshot(self) -> Snapshot:
+        """The files as they are now, in a time that does not depend on how many or how large they are.
+
+        While commands run, their processes are stopped and the files copied instead, which takes as long as that takes;
+        `Snapshot.was_live` says so. Files count against the disk limit of every sandbox made from the snapshot.
+
+        Raises UserError where the backend does not declare "snapshot", SandboxError when it failed.
+        """
+        ...
+
+    async def fork(self, n: int = 1) -> Sequence["SandboxBox"]:
+        """`n` new sandboxes with this one's files, limits and environment; all of them or an error.
+
+        What a copy has of its own: its id, its processes, the machine's clock and randomness, its network, what it
+        writes from now on. Neither the original nor a sibling sees that.
+        """
+        ...
+
+    async def restore(self, snapshot: Snapshot, /) -> None:
+        """Takes the files back to a snapshot, of this sandbox or another. Processes that still run are ended."""
+        ...
+
     async def __aenter__(self) -> "SandboxBox": ...
     async def __aexit__(self, *exc: object) -> None: ...
 
@@ -137,8 +181,10 @@ class SandboxBackend(Protocol):
     def name(self) -> str: ...
     @property
     def level(self) -> Level: ...
-    async def create(self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None) -> SandboxBox:
-        """A fresh sandbox. `envs` are added to the environment of every command in it.
+    async def create(
+        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: Snapshot | None = None
+    ) -> SandboxBox:
+        """A fresh sandbox, or one with the files of a snapshot. `envs` are added to the environment of every command.
 
         Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs.
         A creation that is cancelled leaves nothing behind.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import ExecResult, Level, LimitName, SandboxFileError
+from burnish.sandbox.base import ExecResult, Level, LimitName, SandboxFileError, Snapshot
 from burnish.types import Limits
 
 HOME = "/home/agent"
@@ -88,12 +88,48 @@ class _State:
     envs: Mapping[str, str]
     commands: Mapping[str, CommandFunction]
     fallback: CommandFunction | None
+    create: Callable[..., Awaitable["MemorySandbox"]]  # another one of the same backend
     files: dict[str, bytes] = field(default_factory=dict)
+    num_snapshots: int = 0
     is_dead: bool = False
 
     def check_alive(self) -> None:
         if self.is_dead:
             raise SandboxError(f"sandbox {self.id}: it was killed")
+
+
+class MemorySnapshot:
+    """A copy of the dictionary; see `Snapshot`."""
+
+    def __init__(self, id: str, files: dict[str, bytes]) -> None:
+        self._id = id
+        self.files: dict[str, bytes] | None = files
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def was_live(self) -> bool:
+        return False
+
+    async def release(self) -> None:
+        self.files = None
+
+    async def __aenter__(self) -> "MemorySnapshot":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.release()
+
+
+def held_files(snapshot: Snapshot) -> dict[str, bytes]:
+    """A copy of what it holds. Raises UserError for a snapshot of another backend, or one that was released."""
+    if not isinstance(snapshot, MemorySnapshot):
+        raise UserError(f"snapshot {snapshot.id} is of another backend", fix="use one that this backend took")
+    if snapshot.files is None:
+        raise UserError(f"snapshot {snapshot.id} was released", fix="restore and fork before its release")
+    return dict(snapshot.files)
 
 
 class MemorySandbox:
@@ -124,6 +160,24 @@ class MemorySandbox:
         if not self._state.is_dead:
             self._state.is_dead = True
             emit("sandbox.kill", id=self.id, cause="it was killed")
+
+    async def snapshot(self) -> "MemorySnapshot":
+        self._state.check_alive()
+        self._state.num_snapshots += 1
+        return MemorySnapshot(f"{self.id}@{self._state.num_snapshots}", dict(self._state.files))
+
+    async def fork(self, n: int = 1) -> list["MemorySandbox"]:
+        if n < 1:
+            raise UserError(f"{n} copies", where="fork", fix="ask for at least one")
+        self._state.check_alive()
+        state = self._state
+        return [await state.create(limits=state.limits, envs=state.envs, files=dict(state.files)) for _ in range(n)]
+
+    async def restore(self, snapshot: Snapshot) -> None:
+        self._state.check_alive()
+        files = held_files(snapshot)
+        self._state.files.clear()
+        self._state.files.update(files)
 
     async def __aenter__(self) -> "MemorySandbox":
         return self
@@ -264,9 +318,16 @@ class MemoryBackend:
         return "none"
 
     async def capabilities(self) -> frozenset[str]:
-        return frozenset({"files", "limits.wall", "limits.output"})
+        return frozenset({"files", "snapshot", "limits.wall", "limits.output"})
 
-    async def create(self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None) -> MemorySandbox:
+    async def create(
+        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: Snapshot | None = None
+    ) -> MemorySandbox:
+        return await self._create(limits=limits, envs=envs, files=held_files(snapshot) if snapshot else {})
+
+    async def _create(
+        self, *, limits: Limits, envs: Mapping[str, str] | None, files: dict[str, bytes]
+    ) -> MemorySandbox:
         if self._closed:
             raise SandboxError("the sandbox backend was closed")
         state = _State(
@@ -275,6 +336,8 @@ class MemoryBackend:
             envs=dict(envs or {}),
             commands=self._commands,
             fallback=self._fallback,
+            create=self._create,
+            files=files,
         )
         box = MemorySandbox(state)
         self._boxes.append(box)

@@ -6,13 +6,20 @@
 the capabilities it needs; one that the backend does not declare is skipped, and the result says which.
 """
 
-from burnish.sandbox.conformance import checks_commands, checks_files, checks_isolation, checks_limits, checks_network
+from burnish.sandbox.conformance import (
+    checks_commands,
+    checks_files,
+    checks_isolation,
+    checks_limits,
+    checks_network,
+    checks_snapshots,
+)
 from burnish.sandbox.conformance.suite import BackendFactory, Check, CheckFailed, CheckResult, run_check
 from burnish.sandbox.conformance.suite import run_conformance as _run
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (checks_commands, checks_limits, checks_files, checks_isolation, checks_network)
+    for module in (checks_commands, checks_limits, checks_files, checks_snapshots, checks_isolation, checks_network)
     for check in module.CHECKS
 )
 """All checks in the order in which they run."""

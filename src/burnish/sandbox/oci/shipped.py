@@ -6,13 +6,14 @@ Nothing of this package lies in the container's file system, so nothing there ca
 import functools
 import importlib
 import inspect
+import marshal
 
 BOOTSTRAP = (
     "import os, sys\nsource = b''\n"
     "while len(source) < int(sys.argv[1]): source += os.read(0, int(sys.argv[1]) - len(source))\n"
     "exec(source)"
 )
-_MODULES = (  # each after those it imports
+MODULES = (  # each after those it imports
     "burnish.sandbox.process.output",
     "burnish.sandbox.process.syscalls",
     "burnish.sandbox.oci.frames",
@@ -25,27 +26,32 @@ _MODULES = (  # each after those it imports
 )
 _PACKAGES = ("burnish", "burnish.sandbox", "burnish.sandbox.oci", "burnish.sandbox.process")
 _HEAD = """
-import sys, types
+import marshal, sys, types
 
-def load(name, source=None):
+def load(name, code=None):
     module = sys.modules[name] = types.ModuleType(name)
-    if source is None:
+    if code is None:
         module.__path__ = []
     else:
-        exec(compile(source, name, "exec"), module.__dict__)
+        exec(marshal.loads(code), module.__dict__)
     parent, _, own = name.rpartition(".")
     if parent:
         setattr(sys.modules[parent], own, module)
 
-load("asyncio", "")  # output.py has a half that wants it, which is not used here; importing it takes a quarter second
+load("asyncio")  # output.py has a half that wants it, which is not used here; importing it takes a quarter second
 """
 
 
 @functools.cache
 def shipped_source() -> bytes:
-    """The program. Same for every container."""
+    """The program, the same for every container. Its modules are compiled: the container runs this interpreter."""
     lines = [_HEAD]
     lines += [f"load({name!r})" for name in _PACKAGES]
-    lines += [f"load({name!r}, {inspect.getsource(importlib.import_module(name))!r})" for name in _MODULES]
+    lines += [f"load({name!r}, {_compiled(name)!r})" for name in MODULES]
     lines.append("sys.modules['burnish.sandbox.oci.agent'].main()\n")
     return "\n".join(lines).encode()
+
+
+def _compiled(name: str) -> bytes:
+    source = inspect.getsource(importlib.import_module(name))
+    return marshal.dumps(compile(source, name, "exec", dont_inherit=True))

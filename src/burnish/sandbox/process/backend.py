@@ -8,22 +8,25 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import burnish
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import Level
+from burnish.sandbox.base import Level, Snapshot
 from burnish.sandbox.process import cgroups
-from burnish.sandbox.process.box import ProcessBox, describe_status
+from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.channel import Channel
+from burnish.sandbox.process.generation import Generation, describe_status
+from burnish.sandbox.process.snapshots import LayerTable, ProcessSnapshot
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
 
 START_S = 20.0  # the host copies a few files and makes a dozen mounts
 CREATE_S = 20.0
+COPY_S = 120.0  # of the files of a sandbox that goes on running
 GONE_S = 10.0
 REAP_S = 3.0
 _LOG_BYTES = 4096
@@ -33,10 +36,11 @@ _BOOTSTRAP = (
 )
 _ALWAYS = frozenset(
     {
-        "shell", "python", "files", "isolation", "network_none", "confinement",
+        "shell", "python", "files", "snapshot", "isolation", "network_none", "confinement",
         "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files", "reports.memory",
     }
 )  # fmt: skip
+_LEAST_DISK_BYTES = 64 << 10  # a sandbox whose layers have used up its disk limit still has its directories
 _WITH_CONTROLLER = {"memory": ("limits.memory",), "pids": ("reports.pids",)}
 
 
@@ -52,8 +56,11 @@ class ProcessBackend:
         self._channel: Channel | None = None
         self._hello: asyncio.Future[Message] | None = None
         self._log = -1
-        self._boxes: dict[str, ProcessBox] = {}
-        self._announced: set[str] = set()  # of these the events told that they exist
+        self._boxes: dict[str, ProcessBox] = {}  # until they are killed or dead
+        self._lives: dict[str, tuple[Generation, ProcessBox]] = {}  # until the host says that they are gone
+        self._copies: dict[str, asyncio.Future[str]] = {}  # layer -> what went wrong, or nothing
+        self._layers = LayerTable(self._drop_layer)
+        self._family_of: dict[str, str] = {}  # layer -> family
         self._numbers = itertools.count()
         self._death: SandboxError | None = None
         self._burying: asyncio.Task[None] | None = None
@@ -84,45 +91,134 @@ class ProcessBackend:
             found.update(_WITH_CONTROLLER[controller])
         return frozenset(found)
 
-    async def create(self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None) -> ProcessBox:
+    async def create(
+        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: Snapshot | None = None
+    ) -> ProcessBox:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
-        hello = await self._started()
-        assert self._channel is not None
+        if snapshot is not None:
+            require_held(snapshot)
+        assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
+        await self._started()
         name = f"{os.getpid()}-{self.host_pid}-{next(self._numbers)}"
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        box = ProcessBox(name, limits, self._kill)
-        box.connect(ours, owns_output=not hello["rootless"])
+        box = ProcessBox(name, snapshot.family if snapshot else name, limits, self)
+        box.envs = {**base_environment(), **(envs or {})}
+        generation = self.begin(box, snapshot.stack if snapshot else ())
+        box.live(generation)
+        try:
+            await self.until_ready(generation)
+        except BaseException:
+            self.retire(generation, "its creation was given up")
+            raise
         self._boxes[name] = box
+        emit("sandbox.create", id=name)
+        return box
+
+    # -- for its sandboxes -------------------------------------------------------------------------------------------
+
+    def begin(self, box: ProcessBox, stack: tuple[str, ...]) -> Generation:
+        """See `Lives.begin`."""
+        assert self._channel is not None and self._hello is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        name = f"{box.id}.{next(self._numbers)}"
+        generation = Generation(name, stack, ours, owns_output=not self._hello.result()["hello"]["rootless"])
+        self._lives[name] = generation, box
+        self._layers.hold(stack)
         request = {
             "op": "create",
             "box": name,
-            "memory_bytes": limits.memory_bytes,
-            "num_pids": limits.num_pids,
-            "disk_bytes": limits.disk_bytes,
-            "envs": {**base_environment(), **(envs or {})},
+            "family": box.family,
+            "stack": stack,
+            "memory_bytes": box.limits.memory_bytes,
+            "num_pids": box.limits.num_pids,
+            "disk_bytes": max(_LEAST_DISK_BYTES, box.limits.disk_bytes - self._layers.used_bytes(stack)),
         }
         self._channel.post(request, [theirs.detach()])
+        return generation
+
+    def retire(self, generation: Generation, cause: str) -> None:
+        """See `Lives.retire`."""
+        generation.bury(cause)
+        if self._channel is not None and generation.name in self._lives:
+            self._channel.post({"op": "kill", "box": generation.name})
+
+    async def until_ready(self, generation: Generation) -> None:
+        """See `Lives.until_ready`."""
         try:
             async with asyncio.timeout(CREATE_S):
-                await box.ready
+                await generation.ready
         except TimeoutError:
-            box.bury(f"not created within {CREATE_S:g} s")
-            self._post_kill(box)
+            self.retire(generation, f"not created within {CREATE_S:g} s")
             raise SandboxError(f"create: no sandbox within {CREATE_S:g} s") from None
-        except BaseException:
-            box.bury("its creation was given up")
-            self._post_kill(box)
-            raise
-        self._announced.add(name)
-        emit("sandbox.create", id=name)
-        return box
+
+    async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
+        """See `Lives.take_layer`."""
+        await self.until_ready(generation)  # it is over since long, but for one that was just restored
+        layer = str(next(self._numbers))
+        upper = os.dup(generation.upper)
+        self._layers.weigh(layer, used_bytes(upper))
+        self._family_of[layer] = family
+        if live:
+            await self._copy_layer(generation, layer, family, upper)
+        else:
+            self._post({"op": "keep", "layer": layer, "family": family}, [upper])
+        return (*generation.stack, layer)
+
+    def snapshot_of(self, stack: tuple[str, ...], family: str, *, was_live: bool) -> ProcessSnapshot:
+        """See `Lives.snapshot_of`."""
+        return ProcessSnapshot(stack, family, self._layers, was_live=was_live)
+
+    async def kill(self, box: ProcessBox) -> None:
+        """See `Lives.kill`."""
+        self.retire(box.generation, "it was killed")
+        mine = [generation.gone for generation, owner in self._lives.values() if owner is box]
+        try:
+            async with asyncio.timeout(GONE_S):
+                for gone in mine:
+                    await asyncio.shield(gone)
+        except TimeoutError:
+            raise SandboxError(f"sandbox {box.id}: not reclaimed within {GONE_S:g} s") from None
+        self._end_box(box, "it was killed")
+
+    async def _copy_layer(self, generation: Generation, layer: str, family: str, upper: int) -> None:
+        """Stops the processes inside, copies, and lets them go on."""
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._copies[layer] = done
+        cause = "interrupted"
+        try:
+            await generation.call({"op": "freeze"}, deadline_s=GONE_S)
+            self._post({"op": "copy", "layer": layer, "family": family}, [upper])
+            async with asyncio.timeout(COPY_S):
+                cause = await done
+        except TimeoutError:
+            cause = f"copying the files took more than {COPY_S:g} s"
+        finally:
+            del self._copies[layer]
+            if cause:
+                self._layers.hold([layer])
+                self._layers.release([layer])
+            with contextlib.suppress(SandboxError, TimeoutError):  # a death is met by the next call
+                await generation.call({"op": "thaw"}, deadline_s=GONE_S)
+        if cause:
+            raise SandboxError(f"snapshot: {cause}")
+
+    def _drop_layer(self, layer: str) -> None:
+        self._post({"op": "drop", "layer": layer, "family": self._family_of.pop(layer)})
+
+    def _post(self, message: Message, fds: Sequence[int] = ()) -> None:
+        if self._channel is None:
+            for descriptor in fds:
+                os.close(descriptor)
+        else:
+            self._channel.post(message, fds)
+
+    # ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Ends every sandbox, then the host; waits until it is reaped. Idempotent."""
         if self._death is None:
             self._death = SandboxError("the sandbox backend was closed")
-        for box in tuple(self._boxes.values()):
-            box.bury("its backend was closed")
+        for generation, _ in self._lives.values():
+            generation.bury("its backend was closed")
         if self._channel is not None:
             self._channel.close()
         if self._burying is None and self._process is not None:
@@ -187,21 +283,6 @@ class ProcessBackend:
             theirs.close()
         self._channel = Channel(ours, self._on_message, self._on_end)
 
-    async def _kill(self, box: ProcessBox) -> None:
-        box.bury("it was killed")
-        if box.id not in self._boxes:
-            return
-        self._post_kill(box)
-        try:
-            async with asyncio.timeout(GONE_S):
-                await asyncio.shield(box.gone)
-        except TimeoutError:
-            raise SandboxError(f"sandbox {box.id}: not reclaimed within {GONE_S:g} s") from None
-
-    def _post_kill(self, box: ProcessBox) -> None:
-        if self._channel is not None and box.id in self._boxes:
-            self._channel.post({"op": "kill", "box": box.id})
-
     def _on_message(self, message: Message, fds: list[int]) -> None:
         for descriptor in fds:  # the host sends none
             os.close(descriptor)
@@ -209,17 +290,25 @@ class ProcessBackend:
             self._forget(message["gone"], f"it ended unexpectedly: {describe_status(message['status'])}")
         elif "refused" in message:
             self._forget(message["refused"], f"create: {message['cause']}")
+        elif "copied" in message:
+            if (waiting := self._copies.get(message["copied"])) is not None and not waiting.done():
+                waiting.set_result(message["cause"])
         elif self._hello is not None and not self._hello.done():
             self._hello.set_result(message)
 
     def _forget(self, name: str, cause: str) -> None:
-        box = self._boxes.pop(name)
-        cause = box.bury(cause, evidence=self._log_tail())
-        if not box.gone.done():
-            box.gone.set_result(None)
-        if name in self._announced:
-            self._announced.remove(name)
-            emit("sandbox.kill", id=name, cause=cause)
+        """The host says that a life is gone; a sandbox whose life should have gone on is dead with it."""
+        generation, box = self._lives.pop(name)
+        cause = generation.bury(cause, evidence=self._log_tail())
+        if not generation.gone.done():
+            generation.gone.set_result(None)
+        self._layers.release(generation.stack)
+        if box.generation is generation:
+            self._end_box(box, cause)
+
+    def _end_box(self, box: ProcessBox, cause: str) -> None:
+        if self._boxes.pop(box.id, None) is not None:
+            emit("sandbox.kill", id=box.id, cause=cause)
 
     def _on_end(self) -> None:
         if self._burying is None:
@@ -239,8 +328,11 @@ class ProcessBackend:
         if self._hello is not None and not self._hello.done():
             self._hello.set_exception(self._fresh_death())
             self._hello.exception()  # nobody may be waiting
-        for name in tuple(self._boxes):
+        for name in tuple(self._lives):
             self._forget(name, self._death.cause)
+        for waiting in self._copies.values():
+            if not waiting.done():
+                waiting.set_result(self._death.cause)
         await asyncio.to_thread(_reap_groups, process.pid)
         if self._log >= 0:
             os.close(self._log)
@@ -260,6 +352,12 @@ class ProcessBackend:
 def _reap_groups(host_pid: int) -> None:
     with contextlib.suppress(OSError):  # no control groups here, or they are not ours to read
         cgroups.reap_host(host_pid, REAP_S)
+
+
+def used_bytes(tree: int) -> int:
+    """What the files of a file system take."""
+    space = os.fstatvfs(tree)
+    return (space.f_blocks - space.f_bfree) * space.f_frsize
 
 
 def interpreter_prefixes() -> list[str]:

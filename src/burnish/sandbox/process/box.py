@@ -1,18 +1,17 @@
 """A sandbox as its owner sees it: calls become packets to the supervisor, answers become results."""
 
 import asyncio
-import itertools
 import os
 import posixpath
-import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Protocol
 
-from burnish.errors import SandboxError, UserError
-from burnish.sandbox.base import ExecResult, SandboxFileError
+from burnish.errors import UserError
+from burnish.sandbox.base import ExecResult, SandboxFileError, Snapshot
 from burnish.sandbox.process import wire
-from burnish.sandbox.process.channel import Channel
+from burnish.sandbox.process.generation import Generation
 from burnish.sandbox.process.output import PipeReader
+from burnish.sandbox.process.snapshots import ProcessSnapshot
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
@@ -20,20 +19,49 @@ from burnish.types import Limits
 ANSWER_GRACE_S = 10.0  # a supervisor that is this late with an answer is counted as dead
 
 
+class Lives(Protocol):
+    """What a sandbox asks of its backend."""
+
+    def begin(self, box: "ProcessBox", stack: tuple[str, ...]) -> Generation:
+        """A new life over a stack of layers; it can be spoken to at once."""
+        ...
+
+    def retire(self, generation: Generation, cause: str) -> None:
+        """Ends a life, without waiting for it."""
+        ...
+
+    async def until_ready(self, generation: Generation) -> None:
+        """Raises SandboxError when it does not come to life in time."""
+        ...
+
+    async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
+        """The stack with what the generation wrote as its top layer. `live`: copied, because it goes on writing."""
+        ...
+
+    def snapshot_of(self, stack: tuple[str, ...], family: str, *, was_live: bool) -> ProcessSnapshot:
+        """A new hold on a stack."""
+        ...
+
+    def create(
+        self, *, limits: Limits, envs: Mapping[str, str] | None, snapshot: Snapshot | None
+    ) -> Awaitable["ProcessBox"]:
+        """See `SandboxBackend.create`."""
+        ...
+
+    async def kill(self, box: "ProcessBox") -> None:
+        """Ends it and waits until nothing of it is left."""
+        ...
+
+
 class ProcessBox:
     """A live sandbox of the `process` backend. Made by the backend; see `SandboxBox` for the contract."""
 
-    def __init__(self, name: str, limits: Limits, kill: Callable[["ProcessBox"], Awaitable[None]]) -> None:
-        self._name, self._limits, self._kill = name, limits, kill
-        self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[tuple[Message, list[int]]]] = {}
-        self._channel: Channel | None = None
-        self._death: SandboxError | None = None
-        self._first_cause = ""
-        self._owns_output = False
-        self._output_owner: int | None = None
-        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, name: str, family: str, limits: Limits, lives: Lives) -> None:
+        self._name, self._limits, self._lives = name, limits, lives
+        self._change = asyncio.Lock()  # held while one life ends and the next begins
+        self._generation: Generation
+        self.family = family
+        self.envs: Mapping[str, str] = {}
         self._commands = ProcessCommands(self)
         self._files = ProcessFiles(self)
 
@@ -53,8 +81,18 @@ class ProcessBox:
     def files(self) -> "ProcessFiles":
         return self._files
 
+    @property
+    def generation(self) -> Generation:
+        """The life that commands and files speak to."""
+        return self._generation
+
+    def live(self, generation: Generation) -> None:
+        """The backend made its first life."""
+        self._generation = generation
+
     async def kill(self) -> None:
-        await self._kill(self)
+        async with self._change:
+            await self._lives.kill(self)
 
     async def __aenter__(self) -> "ProcessBox":
         return self
@@ -62,82 +100,84 @@ class ProcessBox:
     async def __aexit__(self, *exc: object) -> None:
         await self.kill()
 
-    # -- for the backend ---------------------------------------------------------------------------------------------
+    async def snapshot(self) -> ProcessSnapshot:
+        """See `SandboxBox.snapshot`. Idle: the files become a layer as they are, and a new life begins over them."""
+        async with self._change:
+            old = self._generation
+            if old.is_dead:
+                raise old.fresh_death()
+            live = not old.is_idle
+            stack = await self._lives.take_layer(old, self.family, live=live)
+            snapshot = self._lives.snapshot_of(stack, self.family, was_live=live)
+            if live:
+                return snapshot
+            self._generation = self._lives.begin(self, stack)
+            self._lives.retire(old, "it became a snapshot")
+            try:
+                await self._lives.until_ready(self._generation)
+            except BaseException:
+                await snapshot.release()
+                raise
+            return snapshot
 
-    def connect(self, sock: Any, *, owns_output: bool) -> None:
-        """Listens to the supervisor. `owns_output`: pipes must be given to the sandbox's uid, to be reopened inside."""
-        self._owns_output = owns_output
-        self._channel = Channel(sock, self._on_message, self._on_end)
+    async def fork(self, n: int = 1) -> list["ProcessBox"]:
+        """See `SandboxBox.fork`."""
+        if n < 1:
+            raise UserError(f"{n} copies", where="fork", fix="ask for at least one")
+        async with await self.snapshot() as snapshot:
+            made = [self._lives.create(limits=self._limits, envs=self.envs, snapshot=snapshot) for _ in range(n)]
+            results = await asyncio.gather(*made, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        boxes = [result for result in results if isinstance(result, ProcessBox)]
+        if failures:
+            await asyncio.gather(*(box.kill() for box in boxes))
+            raise failures[0]
+        return boxes
 
-    def bury(self, cause: str, *, evidence: str = "") -> str:
-        """The sandbox is gone: whoever waits, and whoever calls from now on, hears why. Returns the first cause."""
-        if self._death is None:
-            self._death = SandboxError(f"sandbox {self._name}: {cause}", evidence=evidence)
-            self._first_cause = cause
-        if self._channel is not None:
-            self._channel.close()
-        if not self.ready.done():
-            self.ready.set_exception(self._fresh_death())
-            self.ready.exception()  # a creation that was given up has nobody to tell
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(self._fresh_death())
-        return self._first_cause
-
-    # -- for commands and files --------------------------------------------------------------------------------------
+    async def restore(self, snapshot: Snapshot) -> None:
+        """See `SandboxBox.restore`."""
+        require_held(snapshot)
+        assert isinstance(snapshot, ProcessSnapshot)
+        async with self._change:
+            old = self._generation
+            if old.is_dead:
+                raise old.fresh_death()
+            self.family = snapshot.family
+            self._generation = self._lives.begin(self, snapshot.stack)
+            self._lives.retire(old, "it was taken back to a snapshot")
+            await self._lives.until_ready(self._generation)
 
     async def call(self, request: Message, fds: Sequence[int] = (), *, deadline_s: float) -> tuple[Message, list[int]]:
-        """One request and its answer. Takes over `fds`. A call that is cancelled or late is cancelled inside too."""
-        if self._death is not None or self._channel is None or not self._channel.is_open:
-            for descriptor in fds:
-                os.close(descriptor)
-            raise self._fresh_death()
-        number = next(self._ids)
-        future: asyncio.Future[tuple[Message, list[int]]] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
-        self._channel.post({**request, "id": number}, fds)
+        """One request to the life that is, and its answer. Takes over `fds`."""
+        if self._change.locked():
+            try:
+                async with self._change:
+                    pass
+            except BaseException:
+                for descriptor in fds:
+                    os.close(descriptor)
+                raise
+        generation = self._generation
         try:
-            async with asyncio.timeout(deadline_s):
-                return await future
+            return await generation.call(request, fds, deadline_s=deadline_s)
         except TimeoutError:
-            self.bury(f"no answer to {request['op']} within {deadline_s:g} s")
+            generation.bury(f"no answer to {request['op']} within {deadline_s:g} s")
             await self.kill()
-            raise self._fresh_death() from None
-        except asyncio.CancelledError:
-            self._channel.post({"op": "cancel", "id": number})
-            raise
-        finally:
-            del self._waiting[number]
+            raise generation.fresh_death() from None
 
     def give_output(self, descriptor: int) -> None:
         """Makes a pipe the sandbox's own, so that programs may open /dev/stdout and /dev/stderr."""
-        if self._output_owner is not None:
-            os.fchown(descriptor, self._output_owner, self._output_owner)
+        owner = self._generation.output_owner
+        if owner is not None:
+            os.fchown(descriptor, owner, owner)
 
-    def _fresh_death(self) -> SandboxError:
-        death = self._death
-        if death is None:  # its socket has ended, and the host's word on why is on the way
-            return SandboxError(f"sandbox {self._name}: it has ended")
-        return SandboxError(death.cause, evidence=death.evidence)
 
-    def _on_message(self, message: Message, fds: list[int]) -> None:
-        if "ready" in message:
-            self._output_owner = message["ready"] if self._owns_output else None
-            if not self.ready.done():
-                self.ready.set_result(None)
-            return
-        if "failed" in message:
-            self.bury(message["failed"])
-            return
-        future = self._waiting.get(message["id"])
-        if future is None or future.done():  # cancelled meanwhile
-            for descriptor in fds:
-                os.close(descriptor)
-        else:
-            future.set_result((message, fds))
-
-    def _on_end(self) -> None:
-        """The host tells the backend why, within moments; the calls that wait have their deadlines besides."""
+def require_held(snapshot: Snapshot) -> None:
+    """Raises UserError for a snapshot of another backend, or one that was released."""
+    if not isinstance(snapshot, ProcessSnapshot):
+        raise UserError(f"snapshot {snapshot.id} is of another backend", fix="use one that this backend took")
+    if not snapshot.is_held:
+        raise UserError(f"snapshot {snapshot.id} was released", fix="restore and fork before its release")
 
 
 class ProcessCommands:
@@ -165,7 +205,7 @@ class ProcessCommands:
             "op": "run",
             "argv": argv,
             "cwd": posixpath.join(HOME, cwd or ""),
-            "envs": dict(envs or {}),
+            "envs": {**self._box.envs, **(envs or {})},
             "timeout_s": timeout_s,
         }
         stdout, stderr = PipeReader(self._box.limits.output_bytes), PipeReader(self._box.limits.output_bytes)
@@ -242,10 +282,3 @@ def _require_encodable(path: str) -> None:
             raise SandboxFileError(path.replace("\0", "\\0"), "holds a NUL character")
     except UnicodeEncodeError as error:
         raise SandboxFileError(repr(path), "cannot be a file name") from error
-
-
-def describe_status(status: int) -> str:
-    """A supervisor's end in words; `status` as of os.waitstatus_to_exitcode."""
-    if status < 0:
-        return f"killed by signal {-status} ({signal.Signals(-status).name})"
-    return f"exited with code {status}"

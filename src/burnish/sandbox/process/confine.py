@@ -30,6 +30,7 @@ class Plan:
         uid: int,
         rootless: bool,
         disk_bytes: int,
+        stack: "list[str]",
         to_join: "list[int]",
         binds: "list[str]",
         program: bytes,
@@ -37,19 +38,23 @@ class Plan:
         self.uid = uid  # inside: INSIDE_UID when rootless, else a uid of the machine that nobody has
         self.rootless = rootless
         self.disk_bytes = disk_bytes
+        self.stack = stack  # names of layers, lowest first
         self.to_join = to_join  # descriptors of control groups that this process must still enter
         self.binds = binds
         self.program = program
 
 
-def confine(plan: Plan, proc: int) -> None:
-    """Everything, in order. Raises OSError that names the step; the caller reports it and exits."""
+def confine(plan: Plan, proc: int) -> int:
+    """Everything, in order; a descriptor of the file system that holds the upper layer, for the owner to keep.
+
+    Raises OSError that names the step; the caller reports it and exits.
+    """
     for directory in plan.to_join:
         write_value(directory, "cgroup.procs", "0")
     if plan.rootless:
         map_user(proc, inside=INSIDE_UID, outside=0)
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # now and not at birth, so that the sandbox's own group is its root
-    _build_root(plan)
+    upper = _build_root(plan)
     syscalls.enter_root("/box")
     _bring_loopback_up()
     _set_host_name()
@@ -75,6 +80,7 @@ def confine(plan: Plan, proc: int) -> None:
     # both are cleared whenever credentials change, so they come last
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    return upper
 
 
 def map_user(proc: int, *, inside: int, outside: int) -> None:
@@ -87,12 +93,33 @@ def map_user(proc: int, *, inside: int, outside: int) -> None:
         write_value(proc, f"self/{name}", value)
 
 
-def _build_root(plan: Plan) -> None:
+def _build_root(plan: Plan) -> int:
     num_inodes = plan.disk_bytes // _INODE_BYTES + _INODES_TO_START
     options = f"size={plan.disk_bytes},nr_inodes={num_inodes},mode=755"
     syscalls.mount("tmpfs", "/upper", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+    upper = syscalls.clone_mounts("/upper", 0)  # from now on it outlives this namespace
     os.mkdir("/upper/work")
-    for path in ("/upper/root", "/upper/root/home", "/upper/root/home/agent"):
+    os.mkdir("/upper/root")
+    if plan.stack:
+        _look_like(f"/layers/{plan.stack[-1]}/root", "/upper/root")
+    else:
+        _furnish(plan)
+    # All options together must fit a page, so layers go by short relative names.
+    os.chdir("/layers")
+    lowers = [*(f"{layer}/root" for layer in reversed(plan.stack)), "/lower"]
+    options = f"lowerdir={':'.join(lowers)},upperdir=/upper/root,workdir=/upper/work,volatile"
+    options += ",userxattr" if plan.rootless else ""
+    syscalls.mount("overlay", "/box", "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
+    for name in plan.binds:
+        syscalls.bind(f"/system/{name}", f"/box/{name}")
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    syscalls.mount("proc", "/box/proc", "proc", flags, "hidepid=2")
+    return upper
+
+
+def _furnish(plan: Plan) -> None:
+    """What a sandbox without a past needs beyond the skeleton, which belongs to root."""
+    for path in ("/upper/root/home", "/upper/root/home/agent"):
         os.mkdir(path)
     if not plan.rootless:
         os.mkdir("/upper/root/etc")
@@ -101,13 +128,14 @@ def _build_root(plan: Plan) -> None:
                 file.write(content)
         os.chown("/upper/root", plan.uid, plan.uid)
         os.chown("/upper/root/home/agent", plan.uid, plan.uid)
-    layers = "lowerdir=/lower,upperdir=/upper/root,workdir=/upper/work,volatile"
-    layers += ",userxattr" if plan.rootless else ""
-    syscalls.mount("overlay", "/box", "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, layers)
-    for name in plan.binds:
-        syscalls.bind(f"/system/{name}", f"/box/{name}")
-    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-    syscalls.mount("proc", "/box/proc", "proc", flags, "hidepid=2")
+
+
+def _look_like(model: str, target: str) -> None:
+    """The root directory of a merged tree is the uppermost layer's: it takes over what the layer below made of it."""
+    status = os.stat(model)
+    os.chown(target, status.st_uid, status.st_gid)
+    os.chmod(target, status.st_mode & 0o7777)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _bring_loopback_up() -> None:

@@ -4,9 +4,18 @@ Started by backend.py with one socket and a JSON argument. It dies with its owne
 the socket ends, the parent-death signal arrives, or somebody kills it. Its sandboxes then end by their own parent-death
 signal and by the end of a pipe (the lifeline) whose writing end only the host holds.
 
-Requests: {"op": "create", "box", "memory_bytes", "num_pids", "disk_bytes", "envs"} + the sandbox's end of a socket;
-{"op": "kill", "box"}. Events: {"hello": {...}} once, {"refused": box, "cause"}, {"gone": box, "status"}.
-A created sandbox answers on its own socket: {"ready": uid} or {"failed": cause}.
+Requests:
+
+    {"op": "create", "box", "family", "stack", "memory_bytes", "num_pids", "disk_bytes"} + the sandbox's end of a socket
+    {"op": "kill", "box"}
+    {"op": "keep", "layer", "family"} + descriptor    the files of a sandbox become a layer (see layers.py)
+    {"op": "copy", "layer", "family"} + descriptor    the same, by copying them
+    {"op": "drop", "layer"}
+
+Events: {"hello": {...}} once, {"refused": box, "cause"}, {"gone": box, "status"}, {"copied": layer, "cause"}.
+A created sandbox answers on its own socket: {"ready": uid} + a descriptor of the file system with its files, or
+{"failed": cause}. Sandboxes and layers of one family (forks and snapshots of each other) share a uid, so that they own
+each other's files; no two families do.
 """
 
 import contextlib
@@ -14,7 +23,6 @@ import errno
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -23,8 +31,8 @@ import time
 from collections import deque
 
 from burnish.sandbox.process import cgroups, confine, refusals, seccomp, syscalls, template, wire
-from burnish.sandbox.process.limits import Counter, Meter
-from burnish.sandbox.process.supervisor import Supervisor
+from burnish.sandbox.process.birth import Nursery, become_box
+from burnish.sandbox.process.layers import Layers
 from burnish.sandbox.process.wire import Message
 
 # Uids for sandboxes of a privileged host: above those that systemd hands to containers, below 2**31.
@@ -35,10 +43,34 @@ _NEEDED_TO_BE_PRIVILEGED = (
 _BOX_NAMESPACES = (  # and CLONE_NEWCGROUP, once it is in its control group
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
-# Without a control group the sum of what the processes use is sampled, and this bounds what one can take in between.
-_MEMORY_PER_PROCESS = 4
 _RETRY_REMOVE_MS = 5
 _GIVE_UP_REMOVING_S = 2.0
+
+
+class _Uids:
+    """One uid for each living family."""
+
+    def __init__(self, first: int) -> None:
+        self._free = deque(range(first, first + _UIDS_PER_HOST))
+        self._taken: dict[str, list[int]] = {}  # family -> uid, number of sandboxes and layers
+
+    def take(self, family: str) -> int:
+        """Counts one member more; the uid. Raises OSError when too many families live."""
+        if family not in self._taken:
+            if not self._free:
+                raise OSError(errno.EAGAIN, f"{_UIDS_PER_HOST} families of sandboxes are alive")
+            self._taken[family] = [self._free.popleft(), 0]
+        entry = self._taken[family]
+        entry[1] += 1
+        return entry[0]
+
+    def give_back(self, family: str) -> None:
+        """One member less. The uid goes to the end of the queue with the last."""
+        entry = self._taken[family]
+        entry[1] -= 1
+        if entry[1] == 0:
+            del self._taken[family]
+            self._free.append(entry[0])
 
 
 class Host:
@@ -46,15 +78,15 @@ class Host:
 
     def __init__(self, owner: socket.socket, *, rootless: bool, groups: "cgroups.Cgroups | None") -> None:
         self._owner, self._rootless, self._groups = owner, rootless, groups
-        self._boxes: dict[int, tuple[str, int]] = {}  # pid -> box, uid
+        self._boxes: dict[int, tuple[str, str]] = {}  # pid -> box, family
         self._pids: dict[str, int] = {}
         self._to_remove: list[tuple[str, int, float]] = []  # box, status, when to give up
-        self._lifeline, self._lifeline_end = os.pipe()
-        self._program = seccomp.build_program()
-        self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
-        first_uid = _FIRST_UID + os.getpid() % _NUM_HOSTS * _UIDS_PER_HOST
-        self._free_uids = deque(range(first_uid, first_uid + _UIDS_PER_HOST))
-        self._template = template.Template([])
+        lifeline, self._lifeline_end = os.pipe()
+        self._nursery = Nursery(rootless=rootless, groups=groups, lifeline=lifeline, program=seccomp.build_program())
+        self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+        self._uids = _Uids(_FIRST_UID + os.getpid() % _NUM_HOSTS * _UIDS_PER_HOST)
+        self._layers = Layers()
+        self._copies: dict[int, str] = {}  # pid of the copying process -> layer
         self._ending = False
 
     def build(self, prefixes: "list[str]") -> None:
@@ -64,16 +96,16 @@ class Host:
             with refusals.explained("unshare(CLONE_NEWUSER | CLONE_NEWNS)"):
                 syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
                 for name, value in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
-                    cgroups.write_value(self._proc, f"self/{name}", value)
+                    cgroups.write_value(self._nursery.proc, f"self/{name}", value)
         else:
             with refusals.explained("unshare(CLONE_NEWNS)"):
                 syscalls.unshare(syscalls.CLONE_NEWNS)
         with refusals.explained("building the read-only view of the system"):
             inside_uid = confine.INSIDE_UID if self._rootless else None
-            self._template = template.build(prefixes, bind_etc_for=inside_uid)
+            self._nursery.binds = template.build(prefixes, bind_etc_for=inside_uid)
             syscalls.empty_bounding_set()
-        os.close(self._proc)
-        self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+        os.close(self._nursery.proc)
+        self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
 
     def hello(self) -> Message:
         return {
@@ -111,39 +143,57 @@ class Host:
         self._ending = True
 
     def _serve_one(self, message: Message, fds: "list[int]") -> None:
-        box = message["box"]
-        if message["op"] == "kill":
-            if box in self._pids:
-                os.kill(self._pids[box], signal.SIGKILL)
-            return  # an unknown one is gone already, and that was said
+        operation = message["op"]
         try:
-            self._create(box, message, fds[0])
+            if operation == "create":
+                self._try_create(message["box"], message, fds[0])
+            elif operation == "kill":
+                if message["box"] in self._pids:  # an unknown one is gone already, and that was said
+                    os.kill(self._pids[message["box"]], signal.SIGKILL)
+            elif operation == "keep":
+                self._layers.keep(message["layer"], fds[0])
+                self._uids.take(message["family"])
+            elif operation == "copy":
+                self._copies[self._layers.start_copy(message["layer"], fds[0])] = message["layer"]
+                self._uids.take(message["family"])
+            else:
+                self._layers.drop(message["layer"])
+                self._uids.give_back(message["family"])
+        finally:
+            for descriptor in fds:
+                os.close(descriptor)
+
+    def _try_create(self, box: str, message: Message, box_socket: int) -> None:
+        try:
+            self._create(box, message, box_socket)
         except OSError as error:
             cause = refusals.explain_clone(error, self._rootless)
             wire.send(self._owner, {"refused": box, "cause": cause})
-        finally:
-            os.close(fds[0])
 
     def _create(self, box: str, message: Message, box_socket: int) -> None:
-        if not self._free_uids:
-            raise OSError(errno.EAGAIN, f"{_UIDS_PER_HOST} sandboxes are alive")
+        uid = self._uids.take(message["family"])
         groups: dict[str, int] = {}
-        if self._groups is not None:
-            # files live in memory and have a limit of their own; one process more is the supervisor
-            memory_bytes = message["memory_bytes"] + message["disk_bytes"]
-            groups = self._groups.create(box, memory_bytes, message["num_pids"] + 1)
         try:
+            if self._groups is not None:
+                # files live in memory and have a limit of their own; one process more is the supervisor
+                memory_bytes = message["memory_bytes"] + message["disk_bytes"]
+                groups = self._groups.create(box, memory_bytes, message["num_pids"] + 1)
             pid, to_join = self._clone(groups)
             if pid == 0:
-                self._become_box(box_socket, groups, to_join, message)
+                owner = socket.socket(fileno=box_socket)
+                os.close(self._lifeline_end)
+                for private in self._private:
+                    private.close()
+                become_box(self._nursery, owner, uid, groups, to_join, message)
         except OSError:
-            if self._groups is not None:
+            self._uids.give_back(message["family"])
+            if groups and self._groups is not None:
                 self._groups.remove(box)
             raise
         finally:
             for descriptor in set(groups.values()):
                 os.close(descriptor)
-        self._boxes[pid] = (box, self._free_uids.popleft())
+        self._boxes[pid] = (box, message["family"])
         self._pids[box] = pid
 
     def _clone(self, groups: "dict[str, int]") -> "tuple[int, list[int]]":
@@ -157,64 +207,23 @@ class Host:
                     raise
         return syscalls.clone(flags), sorted(set(groups.values()))
 
-    def _become_box(self, box_socket: int, groups: "dict[str, int]", to_join: "list[int]", message: Message) -> None:
-        """The child's life. Never returns, whatever happens: nothing of the host may run twice."""
-        try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            owner = socket.socket(fileno=box_socket)
-            os.close(self._lifeline_end)
-            for private in self._private:
-                private.close()
-            uid = confine.INSIDE_UID if self._rootless else self._free_uids[0]
-            try:
-                meter = self._prepare(uid, groups, to_join, message)
-            except OSError as error:
-                wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
-                os._exit(1)
-            with contextlib.suppress(EOFError):  # the owner is gone already
-                wire.send(owner, {"ready": uid})
-                Supervisor(owner, self._lifeline, meter, message["envs"]).serve()
-            os._exit(0)
-        except BaseException as error:  # noqa: BLE001 (the last frame of this process: say it in the host's log, then go)
-            sys.excepthook(type(error), error, error.__traceback__)
-            os._exit(1)
-
-    def _prepare(self, uid: int, groups: "dict[str, int]", to_join: "list[int]", message: Message) -> Meter:
-        plan = confine.Plan(
-            uid=uid,
-            rootless=self._rootless,
-            disk_bytes=message["disk_bytes"],
-            to_join=to_join,
-            binds=self._template.binds,
-            program=self._program,
-        )
-        counters = {}
-        if self._groups is not None:
-            counters = {name: Counter(groups[name], self._groups.limits[name]) for name in self._groups.controllers}
-            self._groups.close_descriptors()
-        oom_score = os.open("self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._proc)
-        may_be_exempt = not self._rootless and bool(syscalls.effective_capabilities() >> syscalls.CAP_SYS_RESOURCE & 1)
-        confine.confine(plan, self._proc)
-        for descriptor in set(groups.values()):
-            os.close(descriptor)
-        if "pids" not in groups:
-            resource.setrlimit(resource.RLIMIT_NPROC, (message["num_pids"] + 1, message["num_pids"] + 1))
-        to_sample = None
-        if "memory" not in groups:
-            to_sample = message["memory_bytes"]
-            resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_PER_PROCESS * to_sample, _MEMORY_PER_PROCESS * to_sample))
-        return Meter(counters, oom_score, may_be_exempt=may_be_exempt, memory_to_sample=to_sample)
-
     def _reap(self) -> None:
-        while self._boxes:
+        while self._boxes or self._copies:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            box, uid = self._boxes.pop(pid)
-            self._free_uids.append(uid)
+            if pid in self._copies:
+                self._finish_copy(self._copies.pop(pid), os.waitstatus_to_exitcode(status))
+                continue
+            box, family = self._boxes.pop(pid)
+            self._uids.give_back(family)
             del self._pids[box]
             self._to_remove.append((box, status, time.monotonic() + _GIVE_UP_REMOVING_S))
+
+    def _finish_copy(self, layer: str, code: int) -> None:
+        cause = "" if code == 0 else f"copying the files: {os.strerror(code) if code > 0 else 'it was killed'}"
+        with contextlib.suppress(EOFError):  # the owner is gone; the loop ends by that
+            wire.send(self._owner, {"copied": layer, "cause": cause})
 
     def _remove_groups(self) -> None:
         """The owner hears that a sandbox is gone when its folders are gone too."""
@@ -228,7 +237,7 @@ class Host:
                 self._to_remove.append((box, status, give_up_at))
 
     def _kill_everything(self) -> None:
-        for pid in self._boxes:
+        for pid in (*self._boxes, *self._copies):
             os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + _GIVE_UP_REMOVING_S
         while (self._boxes or self._to_remove) and time.monotonic() < deadline:

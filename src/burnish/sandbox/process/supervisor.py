@@ -8,6 +8,7 @@ everything that confines them has been applied to this process before (confine.p
 
 Requests of the owner, one packet each; the answer carries the same id:
 
+    {"id", "op": "freeze" | "thaw"}    all processes but this one stop, and go on -> {"id"}
     {"id", "op": "run", "argv", "cwd", "envs", "timeout_s"} + stdin?, stdout, stderr  -> {"id", "code" | "signal", ...}
     {"id", "op": "cancel"}                                                     -> nothing; the run's answer comes early
     {"id", "op": "read", "path", "max_bytes"}                                  -> {"id", "size"} + descriptor | {"no"}
@@ -15,6 +16,7 @@ Requests of the owner, one packet each; the answer carries the same id:
     {"id", "op": "exists", "path"}                                             -> {"id", "exists"}
 """
 
+import contextlib
 import errno
 import os
 import select
@@ -30,6 +32,7 @@ EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE = 127, 126  # as shells say it
 _SIGNALS_TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ]  # ignored by Python; ignoring would be inherited
 _MAX_SWEEPS = 50
 _SAMPLE_MEMORY_MS = 20.0
+_STOPPING_S, _STOPPING_POLL_S = 1.0, 0.001
 
 
 class Command:
@@ -46,8 +49,8 @@ class Command:
 class Supervisor:
     """Serves one owner until either end goes away."""
 
-    def __init__(self, owner: socket.socket, lifeline: int, meter: Meter, envs: "dict[str, str]") -> None:
-        self._owner, self._lifeline, self._meter, self._envs = owner, lifeline, meter, envs
+    def __init__(self, owner: socket.socket, lifeline: int, meter: Meter) -> None:
+        self._owner, self._lifeline, self._meter = owner, lifeline, meter
         self._running: dict[int, Command] = {}  # by pid
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._proc_device = os.stat("/proc").st_dev
@@ -88,6 +91,9 @@ class Supervisor:
                 self._run(message, fds)
             elif operation == "cancel":
                 self._cancel(message["id"])
+            elif operation in ("freeze", "thaw"):
+                _stop_everything() if operation == "freeze" else _signal_everything(signal.SIGCONT)
+                wire.send(self._owner, {"id": message["id"]})
             else:
                 self._serve_file(operation, message, fds)
         finally:
@@ -125,9 +131,7 @@ class Supervisor:
         started = time.monotonic()
         try:
             os.chdir(message["cwd"])
-            pid = self._spawn(
-                message["argv"], {**self._envs, **message["envs"]}, [*(stdin or [self._null]), stdout, stderr]
-            )
+            pid = self._spawn(message["argv"], message["envs"], [*(stdin or [self._null]), stdout, stderr])
         except (OSError, ValueError) as error:
             self._answer_not_started(message, error, stderr, time.monotonic() - started)
             return
@@ -255,9 +259,32 @@ class Supervisor:
                     continue
 
 
+def _signal_everything(number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # nobody is there
+        os.kill(-1, number)
+
+
+def _stop_everything() -> None:
+    """Returns when no process of the sandbox runs, or after a moment: one that waits for a device cannot be stopped."""
+    deadline = time.monotonic() + _STOPPING_S
+    _signal_everything(signal.SIGSTOP)
+    while not all(state in b"TtZX" for state in _states()) and time.monotonic() < deadline:
+        time.sleep(_STOPPING_POLL_S)
+
+
+def _states() -> "list[bytes]":
+    """The scheduler's letter for every process but this one."""
+    return [state for pid, (state, _) in _stat_by_pid().items() if pid != 1]
+
+
 def _parents_by_pid() -> "dict[int, int]":
     """Live processes of the sandbox; the dead that wait to be reaped are left out."""
-    parents = {}
+    return {pid: parent for pid, (state, parent) in _stat_by_pid().items() if state not in (b"Z", b"X")}
+
+
+def _stat_by_pid() -> "dict[int, tuple[bytes, int]]":
+    """State and parent of every process."""
+    found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -265,9 +292,8 @@ def _parents_by_pid() -> "dict[int, int]":
                     state, parent = stat.read().rpartition(b")")[2].split()[:2]
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            if state not in (b"Z", b"X"):
-                parents[int(name)] = int(parent)
-    return parents
+            found[int(name)] = state, int(parent)
+    return found
 
 
 def _descends(pid: int, ancestors: "set[int]", parents: "dict[int, int]") -> bool:

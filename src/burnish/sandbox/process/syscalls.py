@@ -121,6 +121,8 @@ def bind(source: str, target: str) -> None:
 def clone_mounts(path: str, attributes: int) -> int:
     """A detached copy of the tree of mounts at `path` with MOUNT_ATTR_* added to all of them; a descriptor."""
     tree = _syscall("open_tree", _AT_FDCWD, os.fsencode(path), _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_RECURSIVE)
+    if not attributes:
+        return tree
     what = struct.pack("=QQQQ", attributes, 0, 0, 0)
     _syscall("mount_setattr", tree, b"", _AT_EMPTY_PATH | _AT_RECURSIVE, what, len(what))
     return tree
@@ -130,6 +132,11 @@ def attach_mounts(tree: int, target: str) -> None:
     """Attaches what `clone_mounts` made, and closes the descriptor."""
     _syscall("move_mount", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
     os.close(tree)
+
+
+def unmount(path: str) -> None:
+    """Takes a mount out of this namespace; whoever still uses it keeps it."""
+    _check(_libc.umount2(os.fsencode(path), ctypes.c_int(MNT_DETACH)), f"umount {path}")
 
 
 def enter_root(path: str) -> None:

@@ -4,6 +4,7 @@ The host enters it and forgets the machine's root, so that a sandbox's mount nam
 
     /lower     the skeleton, lower layer of every sandbox's overlay: empty directories, links, /etc
     /system    what is bound over it, read-only: /usr, /dev, /etc (rootless), the interpreter's prefix
+    /layers    the files of earlier sandboxes, each a mount of its own: layers between skeleton and upper (layers.py)
     /upper     mount point for a sandbox's own tmpfs (bytes and inodes limited), which holds the overlay's upper layer
     /box       mount point for the overlay: the sandbox's root
     /proc      the machine's, so that the kernel lets a sandbox mount its own; no sandbox keeps it
@@ -41,15 +42,10 @@ def accounts(uid: int) -> "dict[str, bytes]":
     return {"passwd": "\n".join([*users, ""]).encode(), "group": "\n".join([*groups, ""]).encode()}
 
 
-class Template:
-    """What a sandbox must know of the template: which trees to bind where, and what to do with /etc."""
-
-    def __init__(self, binds: "list[str]") -> None:
-        self.binds = binds  # relative to the root; bound from /system/X to /X
-
-
-def build(prefixes: "list[str]", *, bind_etc_for: "int | None") -> Template:
+def build(prefixes: "list[str]", *, bind_etc_for: "int | None") -> "list[str]":
     """Builds the template and enters it. The caller is in a mount namespace of its own with all capabilities there.
+
+    Returns the trees to bind in each sandbox, from /system/X to /X.
 
     Args:
         prefixes: directories beside the system's that programs need, such as the interpreter's install prefix.
@@ -64,7 +60,7 @@ def build(prefixes: "list[str]", *, bind_etc_for: "int | None") -> Template:
     etc = _collect_etc()
     syscalls.mount("tmpfs", _BUILD_AT, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.chdir(_BUILD_AT)
-    for name in ("lower", "system", "upper", "box", "proc"):
+    for name in ("lower", "system", "layers", "upper", "box", "proc"):
         os.mkdir(name)
     _make_skeleton(links, list(trees))
     for name, tree in trees.items():
@@ -80,7 +76,7 @@ def build(prefixes: "list[str]", *, bind_etc_for: "int | None") -> Template:
         binds.append("etc")
     syscalls.attach_mounts(proc, "proc")
     syscalls.enter_root(_BUILD_AT)
-    return Template(binds)
+    return binds
 
 
 def _system_directories() -> "tuple[list[str], dict[str, str]]":

@@ -1,0 +1,67 @@
+"""Layers on the owner's side: who needs which, and the snapshots that people hold."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+
+class LayerTable:
+    """Counts the users of every layer: living sandboxes and snapshots that are held. The last one drops it."""
+
+    def __init__(self, drop: Callable[[str], None]) -> None:
+        self._drop = drop
+        self._num_users: Counter[str] = Counter()
+        self._used_bytes: dict[str, int] = {}
+
+    def hold(self, stack: Sequence[str]) -> None:
+        self._num_users.update(stack)
+
+    def release(self, stack: Sequence[str]) -> None:
+        for layer in stack:
+            self._num_users[layer] -= 1
+            if self._num_users[layer] == 0:
+                del self._num_users[layer]
+                self._used_bytes.pop(layer, None)
+                self._drop(layer)
+
+    def weigh(self, layer: str, used_bytes: int) -> None:
+        """Notes what a new layer's files take."""
+        self._used_bytes[layer] = used_bytes
+
+    def used_bytes(self, stack: Sequence[str]) -> int:
+        """What the files of all layers of a stack take, those included that upper ones hide."""
+        return sum(self._used_bytes.get(layer, 0) for layer in stack)
+
+
+class ProcessSnapshot:
+    """The files of a sandbox at one moment; see `burnish.sandbox.base.Snapshot`."""
+
+    def __init__(self, stack: tuple[str, ...], family: str, table: LayerTable, *, was_live: bool) -> None:
+        self.stack, self.family = stack, family
+        self._table = table
+        self._was_live = was_live
+        self._held = True
+        table.hold(stack)
+
+    @property
+    def id(self) -> str:
+        return self.stack[-1]
+
+    @property
+    def was_live(self) -> bool:
+        return self._was_live
+
+    @property
+    def is_held(self) -> bool:
+        return self._held
+
+    async def release(self) -> None:
+        """See `burnish.sandbox.base.Snapshot.release`."""
+        if self._held:
+            self._held = False
+            self._table.release(self.stack)
+
+    async def __aenter__(self) -> "ProcessSnapshot":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.release()
