@@ -63,11 +63,24 @@ def _children() -> set[str]:
     found = set()
     for process in psutil.Process().children(recursive=True):
         try:
-            if process.status() != psutil.STATUS_ZOMBIE and "resource_tracker" not in " ".join(process.cmdline()):
+            if process.status() == psutil.STATUS_ZOMBIE or "resource_tracker" in " ".join(process.cmdline()):
+                continue
+            if not _waits_to_become_a_sandbox(process):
                 found.add(f"process {process.pid}: {' '.join(process.cmdline())[:200]}")
         except psutil.NoSuchProcess:
             continue  # it ended while we looked
     return found
+
+
+def _waits_to_become_a_sandbox(process: psutil.Process) -> bool:
+    """A host keeps a few of those while it is used; they have nobody's files, and still the host's root."""
+    if "burnish.sandbox.process.host" not in " ".join(process.cmdline()):
+        return False
+    try:
+        root, parents_root = (Path(f"/proc/{pid}/root").stat() for pid in (process.pid, process.ppid()))
+    except OSError:
+        return False
+    return process.ppid() != os.getpid() and root.st_dev == parents_root.st_dev
 
 
 def _mounts() -> set[str]:

@@ -19,6 +19,7 @@ import typer
 
 from burnish import __version__
 from burnish.errors import BoundaryError, StoreError, UserError
+from burnish.sandbox.images.cli import image_app
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,6 +39,7 @@ sandbox_app = typer.Typer(no_args_is_help=True, help="Look at the sandboxes of t
 tasks_app = typer.Typer(no_args_is_help=True, help="Look at tasks, as the policy sees them.")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tasks_app, name="tasks")
+app.add_typer(image_app, name="image")
 
 
 def main() -> NoReturn:
@@ -169,7 +171,7 @@ def report(run: Annotated[Path, typer.Argument(help="A run directory.", metavar=
 
 @sandbox_app.command("check")
 def sandbox_check(
-    backend: Annotated[Literal["process", "memory"], typer.Option(help="Which backend.")] = "process",
+    backend: Annotated[Literal["process", "gvisor", "memory"], typer.Option(help="Which backend.")] = "process",
 ) -> None:
     """Run the sandbox contract's conformance suite here; exit 1 when a check fails."""
     import asyncio

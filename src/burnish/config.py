@@ -85,8 +85,9 @@ class EngineConfig(Section):
 class SandboxConfig(Section):
     """Where actions run and where grading happens."""
 
-    backend: Literal["process", "memory"] = "process"
-    """`process`: Linux namespaces; `memory`: a fake without isolation, for tests."""
+    backend: Literal["process", "gvisor", "memory"] = "process"
+    """`process`: Linux namespaces; `gvisor`: a kernel of its own in user space (docs/backends.md), slower; `memory`: a
+    fake without isolation, for tests."""
     max_live: Positive = 64
     """Attempts under way at once, each with a sandbox of its own; grading adds a short-lived one per ended attempt."""
 

@@ -7,15 +7,25 @@ import pytest_asyncio
 
 from burnish.errors import UserError
 from burnish.sandbox import SandboxBackend, make_backend
+from burnish.sandbox.audit import AuditLog, verify_audit
+from burnish.sandbox.audited import AuditedBackend
 from burnish.sandbox.conformance import CHECKS, Check, run_check
+from burnish.sandbox.process.backend import ProcessBackend
 
 # One event loop and one backend for the module: a host per check would test little more and cost much.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["memory", "process"])
-async def backend(request: pytest.FixtureRequest) -> AsyncIterator[SandboxBackend]:
-    backend = make_backend(request.param)
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["memory", "audited memory", "process"])
+async def backend(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SandboxBackend]:
+    audited, _, name = request.param.rpartition("audited ")
+    # no pool: a sandbox made ahead of the next check would look like one that this check left
+    backend = make_backend(name) if name != "process" else ProcessBackend(pool=0)
+    if audited:
+        log = tmp_path_factory.mktemp("audit") / "audit.jsonl"
+        backend = AuditedBackend(backend, AuditLog(log))
     try:
         await backend.capabilities()
     except UserError as error:
@@ -23,6 +33,8 @@ async def backend(request: pytest.FixtureRequest) -> AsyncIterator[SandboxBacken
         pytest.skip(str(error))
     yield backend
     await backend.close()
+    if audited:
+        assert verify_audit(log).problem == ""
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)

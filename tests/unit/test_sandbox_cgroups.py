@@ -98,9 +98,13 @@ def test_limits_are_written_and_removed(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     groups = cgroups.Cgroups("v1", {"pids": (str(tmp_path), "own")})
-    with pytest.raises(FileNotFoundError):  # an ordinary folder has no pids.max: the sandbox's folder is taken back
-        groups.create("box", 1 << 20, 5)
-    assert list(own.iterdir()) == []
+    descriptors = groups.create("box")
+    assert [entry.name for entry in own.iterdir()] == ["box"]
+    with pytest.raises(FileNotFoundError):  # an ordinary folder has no pids.max
+        groups.limit(descriptors, 1 << 20, 5)
+    for descriptor in set(descriptors.values()):
+        os.close(descriptor)
+    assert groups.remove("box") and list(own.iterdir()) == []
     groups.close()
     assert not own.exists()
     groups.close_descriptors()
@@ -131,7 +135,8 @@ def test_limits_of_both_versions(
         (tmp_path / own).mkdir(exist_ok=True)
     groups = cgroups.Cgroups(kind, folders)
     monkeypatch.setattr(os, "mkdir", mkdir)
-    descriptors = groups.create("box", 1000, 5)
+    descriptors = groups.create("box")
+    groups.limit(descriptors, 1000, 5)
     written = {}
     for controller in ("memory", "pids"):
         folder = place(descriptors[controller])

@@ -37,7 +37,7 @@ async def test_sandboxes_of_one_loop_share_a_backend_until_the_last_is_gone() ->
     [
         ({"image": "ubuntu"}, "image: no image 'ubuntu'\n  fix: use one of: host"),
         ({"network": "all"}, "network: network 'all' is not supported"),
-        ({"backend": "docker"}, "no sandbox backend 'docker'\n  fix: use one of: memory, process"),
+        ({"backend": "docker"}, "no sandbox backend 'docker'\n  fix: use one of: gvisor, memory, process"),
     ],
 )
 async def test_what_is_not_supported_is_said(options: dict[str, str], message: str) -> None:

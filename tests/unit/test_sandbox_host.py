@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import burnish
-from burnish.sandbox.process import backend, refusals
+from burnish.sandbox.process import environment, refusals
 
 HEAVY = ("asyncio", "threading", "subprocess", "dataclasses", "inspect", "pathlib", "logging", "pydantic")
 
@@ -78,6 +78,6 @@ def test_an_old_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_home_is_shown_for_an_interpreter(monkeypatch: pytest.MonkeyPatch, prefix: str, expected: list[str]) -> None:
     monkeypatch.setattr(sys, "base_prefix", prefix)
     monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))
-    assert backend.interpreter_prefixes() == expected
-    path = backend.base_environment()["PATH"]
+    assert environment.interpreter_prefixes() == expected
+    path = environment.base_environment()["PATH"]
     assert path == "".join(f"{folder}/bin:" for folder in expected) + "/usr/local/bin:/usr/bin:/bin"

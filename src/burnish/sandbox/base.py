@@ -26,12 +26,15 @@ CAPABILITIES = {
     "snapshot": "snapshots, forks, and returns to a snapshot",
     "limits.wall": "a command that outlives its time is killed with all it started",
     "limits.memory": "the kernel bounds the memory of all processes together",
+    "reports.usage": "the result tells CPU time and what a command left behind",
+    "reports.peak_memory": "the result tells the peak of memory",
     "reports.memory": "a command that uses too much memory is stopped, and the result names the limit",
     "limits.pids": "the number of processes is bounded",
     "reports.pids": "the result names the limit on processes",
     "limits.output": "output past the limit is dropped while it is drained",
     "limits.disk": "bytes and inodes written are bounded; the result names the limit",
     "limits.open_files": "the number of descriptors of a process is bounded",
+    "checkpoint": "saves a sandbox with its memory and processes, and continues from there",
     "isolation": "nothing of the host or of another sandbox is visible, and the system directories are read-only",
     "network_none": "no packet leaves",
     "confinement": "no capabilities, no new privileges, a system call filter",
@@ -44,7 +47,7 @@ class ExecResult:
     """What one command did.
 
     Example: ExecResult(exit_code=0, signal=None, stdout=b"hi\\n", stderr=b"", timed_out=False, limit_hit=None,
-        wall_s=0.004, dropped_bytes=0)
+        wall_s=0.004, dropped_bytes=0, cpu_s=0.002, peak_memory_bytes=1_204_224, oom_killed=False, num_left=0)
     """
 
     exit_code: int | None  # None when a signal ended it
@@ -55,6 +58,11 @@ class ExecResult:
     limit_hit: LimitName | None
     wall_s: float
     dropped_bytes: int  # output past the limit, both streams; of each stream the first and the last half are kept
+    # what a backend does not measure is None
+    cpu_s: float | None = None  # of all its processes that were waited for, those included that it left behind
+    peak_memory_bytes: int | None = None  # of all processes and files of the sandbox while it ran
+    oom_killed: bool | None = None  # the kernel ended a process for memory
+    num_left: int | None = None  # processes that it left behind, and that were ended
 
     @property
     def ok(self) -> bool:

@@ -9,17 +9,22 @@ from weakref import WeakKeyDictionary
 from burnish.errors import SandboxError, UserError
 from burnish.sandbox.base import Commands, ExecResult, Files, SandboxBackend, SandboxBox
 from burnish.sandbox.memory import MemoryBackend
+from burnish.sandbox.oci.backend import OciBackend
 from burnish.sandbox.process.backend import ProcessBackend
 from burnish.types import Limits
 
 T = TypeVar("T")
 
-_BACKENDS: dict[str, Callable[[], SandboxBackend]] = {"process": ProcessBackend, "memory": MemoryBackend}
+_BACKENDS: dict[str, Callable[[], SandboxBackend]] = {
+    "process": ProcessBackend,
+    "gvisor": OciBackend,
+    "memory": MemoryBackend,
+}
 _IMAGES = ("host",)
 
 
 def make_backend(name: str) -> SandboxBackend:
-    """A new backend: "process" or "memory". Raises UserError for another name. Close it when done."""
+    """A new backend: "process", "gvisor" or "memory". Raises UserError for another name. Close it when done."""
     if name not in _BACKENDS:
         raise UserError(f"no sandbox backend {name!r}", fix=f"use one of: {', '.join(sorted(_BACKENDS))}")
     return _BACKENDS[name]()

@@ -226,4 +226,31 @@ async def killing_everything_harms_nobody_else(bench: Bench) -> None:
     await bench.expect_alive()
 
 
+@check("reports.usage", "shell")
+async def the_result_tells_what_was_used(bench: Bench) -> None:
+    """CPU time of the command, and how many processes it left behind."""
+    result = await bench.sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")
+    expect(result.cpu_s is not None and 0.01 < result.cpu_s <= result.wall_s * 1.5, f"cpu_s={result.cpu_s}")
+    expect(result.num_left == 0, f"{result.num_left} processes were left by a loop")
+    result = await bench.sh("sleep 100 & setsid sleep 100 & echo started")
+    expect(result.num_left == 2, f"{result.num_left} processes of 2 were counted")
+    result = await bench.sh("sleep 0.1")
+    expect(result.cpu_s is not None and result.cpu_s < 0.05, f"sleeping took cpu_s={result.cpu_s}")
+
+
+@check("reports.peak_memory", "python")
+async def the_result_tells_the_peak_of_memory(bench: Bench) -> None:
+    """Of this command, not of one before it; and whether the kernel killed for it."""
+    size = 32 << 20
+    result = await bench.box.commands.run(["python3", "-I", "-S", "-c", f"b'x' * {size}"])
+    peak = result.peak_memory_bytes
+    expect(peak is not None and size <= peak <= 2 * size, f"peak {peak} for {size} bytes")
+    expect(result.oom_killed is False, f"oom_killed={result.oom_killed}")
+    result = await bench.sh("true")
+    peak = result.peak_memory_bytes
+    expect(peak is not None and peak < size, f"peak {peak} of a command that does nothing")
+    result = await bench.box.commands.run(["python3", "-I", "-S", "-c", f"b'x' * {LIMITS.memory_bytes * 2}"])
+    expect(result.oom_killed is True and result.limit_hit == "memory", tail(result))
+
+
 CHECKS = _registry.all()

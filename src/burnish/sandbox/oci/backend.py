@@ -23,8 +23,8 @@ from burnish.sandbox.oci.launched import Launched, visible_python
 from burnish.sandbox.oci.runtimes import Runtime, find_runtime, level_of
 from burnish.sandbox.oci.shipped import BOOTSTRAP, shipped_source
 from burnish.sandbox.process import cgroups, seccomp
-from burnish.sandbox.process.backend import base_environment, interpreter_prefixes
 from burnish.sandbox.process.channel import Channel
+from burnish.sandbox.process.environment import base_environment, interpreter_prefixes
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits

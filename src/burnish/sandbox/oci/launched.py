@@ -11,8 +11,8 @@ from pathlib import Path
 from burnish.errors import UserError
 from burnish.sandbox.oci.box import OciBox
 from burnish.sandbox.process import cgroups
-from burnish.sandbox.process.backend import interpreter_prefixes
 from burnish.sandbox.process.channel import Channel
+from burnish.sandbox.process.environment import interpreter_prefixes
 from burnish.sandbox.process.wire import Message
 
 _LOG_BYTES = 4096

@@ -62,7 +62,8 @@ def main() -> None:
 def _live(settings: "dict[str, Any]", owner: socket.socket, groups: "cgroups.Cgroups | None") -> None:
     descriptors: dict[str, int] = {}
     if groups is not None:
-        descriptors = groups.create(_BOX, settings["group_memory_bytes"], settings["group_pids"])
+        descriptors = groups.create(_BOX)
+        groups.limit(descriptors, settings["group_memory_bytes"], settings["group_pids"])
     pid = syscalls.clone(_NAMESPACES)
     if pid == 0:
         _be_init(settings, owner, groups, descriptors)

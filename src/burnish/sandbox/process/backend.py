@@ -8,6 +8,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,14 +20,15 @@ from burnish.sandbox.base import Level, Snapshot
 from burnish.sandbox.process import cgroups
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.channel import Channel
+from burnish.sandbox.process.environment import base_environment, interpreter_prefixes
 from burnish.sandbox.process.generation import Generation, describe_status
 from burnish.sandbox.process.snapshots import LayerTable, ProcessSnapshot
-from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
 
 START_S = 20.0  # the host copies a few files and makes a dozen mounts
 CREATE_S = 20.0
+_MAX_SPARES, _DEMAND_S = 8, 2.0
 COPY_S = 120.0  # of the files of a sandbox that goes on running
 GONE_S = 10.0
 REAP_S = 3.0
@@ -38,6 +41,7 @@ _ALWAYS = frozenset(
     {
         "shell", "python", "files", "snapshot", "isolation", "network_none", "confinement",
         "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files", "reports.memory",
+        "reports.usage",
     }
 )  # fmt: skip
 _LEAST_DISK_BYTES = 64 << 10  # a sandbox whose layers have used up its disk limit still has its directories
@@ -50,7 +54,11 @@ class ProcessBackend:
     Belongs to the event loop of its first use. A backend whose host has died stays dead: make a new one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, pool: int | None = None) -> None:
+        """`pool`: how many sandboxes to keep ready; None makes it as many as were asked for lately, up to eight."""
+        self._pool = pool
+        self._spares: deque[ProcessBox] = deque()  # made and never used
+        self._recent: deque[float] = deque(maxlen=_MAX_SPARES)  # when sandboxes were asked for
         self._start_lock = asyncio.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
@@ -62,6 +70,7 @@ class ProcessBackend:
         self._layers = LayerTable(self._drop_layer)
         self._family_of: dict[str, str] = {}  # layer -> family
         self._numbers = itertools.count()
+        self._environment = base_environment()
         self._death: SandboxError | None = None
         self._burying: asyncio.Task[None] | None = None
 
@@ -89,6 +98,8 @@ class ProcessBackend:
         found = set(_ALWAYS)
         for controller in hello["controllers"]:
             found.update(_WITH_CONTROLLER[controller])
+        if hello["knows_peak"]:
+            found.add("reports.peak_memory")
         return frozenset(found)
 
     async def create(
@@ -99,19 +110,44 @@ class ProcessBackend:
             require_held(snapshot)
         assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
         await self._started()
+        spare = None if snapshot is not None else self._take_spare(limits)
+        box = spare or self._new_box(limits, snapshot)
+        box.envs = {**self._environment, **(envs or {})}
+        if snapshot is None:
+            self._recent.append(time.monotonic())
+            asyncio.get_running_loop().call_soon(self._refill, limits)
+        try:
+            await self.until_ready(box.generation)
+        except BaseException:
+            self.retire(box.generation, "its creation was given up")
+            raise
+        self._boxes[box.id] = box
+        emit("sandbox.create", id=box.id)
+        return box
+
+    def _new_box(self, limits: Limits, snapshot: ProcessSnapshot | None) -> ProcessBox:
         name = f"{os.getpid()}-{self.host_pid}-{next(self._numbers)}"
         box = ProcessBox(name, snapshot.family if snapshot else name, limits, self)
-        box.envs = {**base_environment(), **(envs or {})}
-        generation = self.begin(box, snapshot.stack if snapshot else ())
-        box.live(generation)
-        try:
-            await self.until_ready(generation)
-        except BaseException:
-            self.retire(generation, "its creation was given up")
-            raise
-        self._boxes[name] = box
-        emit("sandbox.create", id=name)
+        box.live(self.begin(box, snapshot.stack if snapshot else ()))
         return box
+
+    def _take_spare(self, limits: Limits) -> ProcessBox | None:
+        """One that was made ahead. Those of other limits make room for what is asked for now."""
+        while self._spares:
+            box = self._spares.popleft()
+            if box.limits == limits and not box.generation.is_dead:
+                return box
+            self.retire(box.generation, "nobody wanted it")
+        return None
+
+    def _refill(self, limits: Limits) -> None:
+        """Begins to make spares until there are enough, once whoever asked has what it needs."""
+        if self._death is not None:
+            return
+        now = time.monotonic()
+        demand = sum(moment > now - _DEMAND_S for moment in self._recent)
+        while len(self._spares) < (demand if self._pool is None else self._pool):
+            self._spares.append(self._new_box(limits, None))
 
     # -- for its sandboxes -------------------------------------------------------------------------------------------
 
@@ -358,20 +394,3 @@ def used_bytes(tree: int) -> int:
     """What the files of a file system take."""
     space = os.fstatvfs(tree)
     return (space.f_blocks - space.f_bfree) * space.f_frsize
-
-
-def interpreter_prefixes() -> list[str]:
-    """The install prefix of this Python where it lies outside the system directories, so that programs can run it.
-
-    Never a home directory or one above it: that would show more than an interpreter.
-    """
-    prefix = Path(sys.base_prefix).resolve()
-    if prefix.is_relative_to("/usr") or Path.home().resolve().is_relative_to(prefix):
-        return []
-    return [str(prefix)]
-
-
-def base_environment() -> dict[str, str]:
-    """All that a program in a sandbox finds in its environment, unless the caller adds to it."""
-    folders = [*(f"{prefix}/bin" for prefix in interpreter_prefixes()), "/usr/local/bin", "/usr/bin", "/bin"]
-    return {"PATH": ":".join(folders), "HOME": HOME, "USER": "agent", "LANG": "C.UTF-8"}

@@ -8,7 +8,7 @@ import socket
 import sys
 
 from burnish.sandbox.process import cgroups, confine, refusals, syscalls, wire
-from burnish.sandbox.process.limits import Counter, Meter
+from burnish.sandbox.process.limits import Counter, Meter, Peak
 from burnish.sandbox.process.supervisor import Supervisor
 from burnish.sandbox.process.wire import Message
 
@@ -25,61 +25,75 @@ class Nursery:
         self.binds: list[str] = []
 
 
-def become_box(
-    nursery: Nursery, owner: socket.socket, uid: int, groups: "dict[str, int]", to_join: "list[int]", message: Message
-) -> None:
-    """Never returns, whatever happens: nothing of the host may run twice.
+def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_join: "list[int]") -> None:
+    """All of it: does what needs no request, waits for one, becomes that sandbox, serves it.
+
+    Never returns, whatever happens: nothing of the host may run twice.
 
     Args:
+        host: where the request comes: {"uid", "stack", "memory_bytes", "num_pids", "disk_bytes"} + the owner's socket.
         groups: descriptors of the control groups by controller.
         to_join: those of them that this process must still enter.
-        message: the owner's request.
     """
     try:
+        meter, refusal = None, ""
         try:
-            meter, upper = _prepare(nursery, uid, groups, to_join, message)
+            meter = _prepare(nursery, groups, to_join)
         except OSError as error:
-            wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
-            os._exit(1)
-        with contextlib.suppress(EOFError):  # the owner is gone already
-            wire.send(owner, {"ready": uid}, [upper])
-            os.close(upper)
-            Supervisor(owner, nursery.lifeline, meter).serve()
+            refusal = refusals.explain(error, "preparing the sandbox")
+        with contextlib.suppress(EOFError):  # the host or the owner is gone
+            message, fds = wire.receive(host)
+            host.close()
+            owner = socket.socket(fileno=fds[0])
+            if meter is None:
+                wire.send(owner, {"failed": refusal})
+            else:
+                _become_box(nursery, owner, meter, message)
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 (the last frame of this process: say it in the host's log, then go)
         sys.excepthook(type(error), error, error.__traceback__)
         os._exit(1)
 
 
-def _prepare(
-    nursery: Nursery, uid: int, groups: "dict[str, int]", to_join: "list[int]", message: Message
-) -> "tuple[Meter, int]":
-    """The meter, and a descriptor of the file system that holds the sandbox's own files."""
+def _prepare(nursery: Nursery, groups: "dict[str, int]", to_join: "list[int]") -> Meter:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    confine.settle(nursery.proc, to_join, rootless=nursery.rootless)
+    counters, peak = {}, None
+    if nursery.groups is not None:
+        limits = nursery.groups.limits
+        if "memory" in groups:
+            peak = Peak(groups["memory"], limits["memory"])
+        counters = {name: Counter(groups[name], limits[name]) for name in nursery.groups.controllers}
+        nursery.groups.close_descriptors()
+    for descriptor in set(groups.values()):
+        os.close(descriptor)
+    oom_score = os.open("self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=nursery.proc)
+    os.close(nursery.proc)
+    may_be_exempt = not nursery.rootless and bool(syscalls.effective_capabilities() >> syscalls.CAP_SYS_RESOURCE & 1)
+    return Meter(counters, peak, oom_score, may_be_exempt=may_be_exempt, samples_memory="memory" not in groups)
+
+
+def _become_box(nursery: Nursery, owner: socket.socket, meter: Meter, message: Message) -> None:
     plan = confine.Plan(
-        uid=confine.INSIDE_UID if nursery.rootless else uid,
+        uid=confine.INSIDE_UID if nursery.rootless else message["uid"],
         rootless=nursery.rootless,
         disk_bytes=message["disk_bytes"],
         stack=message["stack"],
-        to_join=to_join,
         binds=nursery.binds,
         program=nursery.program,
     )
-    counters = {}
-    if nursery.groups is not None:
-        limits = nursery.groups.limits
-        counters = {name: Counter(groups[name], limits[name]) for name in nursery.groups.controllers}
-        nursery.groups.close_descriptors()
-    oom_score = os.open("self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=nursery.proc)
-    may_be_exempt = not nursery.rootless and bool(syscalls.effective_capabilities() >> syscalls.CAP_SYS_RESOURCE & 1)
-    upper = confine.confine(plan, nursery.proc)
-    for descriptor in set(groups.values()):
-        os.close(descriptor)
-    if "pids" not in groups:
+    if "pids" not in meter.counters:
         resource.setrlimit(resource.RLIMIT_NPROC, (message["num_pids"] + 1, message["num_pids"] + 1))
-    to_sample = None
-    if "memory" not in groups:
-        to_sample = message["memory_bytes"]
-        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_PER_PROCESS * to_sample, _MEMORY_PER_PROCESS * to_sample))
-    return Meter(counters, oom_score, may_be_exempt=may_be_exempt, memory_to_sample=to_sample), upper
+    if meter.samples_memory:
+        meter.memory_bytes = message["memory_bytes"]
+        most = _MEMORY_PER_PROCESS * message["memory_bytes"]
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    try:
+        upper = confine.confine(plan)
+    except OSError as error:
+        wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
+        return
+    wire.send(owner, {"ready": message["uid"]}, [upper])
+    os.close(upper)
+    Supervisor(owner, nursery.lifeline, meter).serve()

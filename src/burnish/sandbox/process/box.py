@@ -232,6 +232,10 @@ def _result(answer: Message, stdout: tuple[bytes, int], stderr: tuple[bytes, int
         limit_hit=answer["limit"] or ("output" if num_dropped else None),
         wall_s=answer["wall_s"],
         dropped_bytes=num_dropped,
+        cpu_s=answer.get("cpu_s"),
+        peak_memory_bytes=answer.get("peak"),
+        oom_killed=answer.get("oom"),
+        num_left=answer.get("num_left"),
     )
 
 

@@ -18,16 +18,17 @@ _POLL_S = 0.005
 class Limit:
     """How one controller is told its limit and asked how often it was hit."""
 
-    def __init__(self, limit_file: str, events_file: str, events_key: str) -> None:
+    def __init__(self, limit_file: str, events_file: str, events_key: str, peak_file: str = "") -> None:
         self.limit_file, self.events_file, self.events_key = limit_file, events_file, events_key
+        self.peak_file = peak_file  # writing to a descriptor of it starts the measurement anew
 
 
 V2 = {
-    "memory": Limit("memory.max", "memory.events", "oom_kill"),
+    "memory": Limit("memory.max", "memory.events", "oom_kill", "memory.peak"),
     "pids": Limit("pids.max", "pids.events", "max"),
 }
 V1 = {
-    "memory": Limit("memory.limit_in_bytes", "memory.oom_control", "oom_kill"),
+    "memory": Limit("memory.limit_in_bytes", "memory.oom_control", "oom_kill", "memory.max_usage_in_bytes"),
     "pids": Limit("pids.max", "pids.events", "max"),
 }
 
@@ -47,24 +48,26 @@ class Cgroups:
         self._names = {name: own for name, (_, own) in folders.items()}
         self._own = {name: _open_dir(own, self._parents[name]) for name, (_, own) in folders.items()}
 
-    def create(self, box: str, memory_bytes: int, num_pids: int) -> "dict[str, int]":
-        """Makes the folders of one sandbox with their limits; descriptors of them by controller."""
+    def create(self, box: str) -> "dict[str, int]":
+        """Makes the folders of one sandbox, without limits as yet; descriptors of them by controller."""
         opened: dict[str, int] = {}
         try:
             for folder, own in self._folders().items():
                 os.mkdir(box, dir_fd=own)
                 opened[folder] = _open_dir(box, own)
-            descriptors = {controller: opened[self._folder_of(controller)] for controller in self.controllers}
-            if "memory" in descriptors:
-                self._set_memory(descriptors["memory"], memory_bytes)
-            if "pids" in descriptors:
-                write_value(descriptors["pids"], "pids.max", str(num_pids))
         except BaseException:
             for descriptor in opened.values():
                 os.close(descriptor)
             self.remove(box)
             raise
-        return descriptors
+        return {controller: opened[self._folder_of(controller)] for controller in self.controllers}
+
+    def limit(self, descriptors: "dict[str, int]", memory_bytes: int, num_pids: int) -> None:
+        """Sets the limits of a sandbox whose folders `create` made."""
+        if "memory" in descriptors:
+            self._set_memory(descriptors["memory"], memory_bytes)
+        if "pids" in descriptors:
+            write_value(descriptors["pids"], "pids.max", str(num_pids))
 
     def remove(self, box: str) -> bool:
         """Removes a sandbox's folders; False while the kernel still counts a process in one of them."""

@@ -1,4 +1,4 @@
-"""From a freshly cloned process to a confined supervisor: build the root, enter it, give up everything.
+"""From a freshly cloned process to a confined supervisor: settle, build the root, enter it, give up everything.
 
 Runs in the child of the host's `clone`, as pid 1 of the new pid namespace, before any request of the owner is read.
 """
@@ -31,7 +31,6 @@ class Plan:
         rootless: bool,
         disk_bytes: int,
         stack: "list[str]",
-        to_join: "list[int]",
         binds: "list[str]",
         program: bytes,
     ) -> None:
@@ -39,28 +38,36 @@ class Plan:
         self.rootless = rootless
         self.disk_bytes = disk_bytes
         self.stack = stack  # names of layers, lowest first
-        self.to_join = to_join  # descriptors of control groups that this process must still enter
         self.binds = binds
         self.program = program
 
 
-def confine(plan: Plan, proc: int) -> int:
-    """Everything, in order; a descriptor of the file system that holds the upper layer, for the owner to keep.
+def settle(proc: int, to_join: "list[int]", *, rootless: bool) -> None:
+    """What every sandbox needs alike, before it is known whose it will be: control groups, network, name, limits.
+
+    Raises OSError that names the step. `proc` is a descriptor of /proc, `to_join` of control groups still to enter.
+    """
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    for directory in to_join:
+        write_value(directory, "cgroup.procs", "0")
+    if rootless:
+        map_user(proc, inside=INSIDE_UID, outside=0)
+    syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # now and not at birth, so that the sandbox's own group is its root
+    # New layers still appear here, and what is unmounted here stays where it is elsewhere.
+    syscalls.mount("none", "/layers", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
+    _bring_loopback_up()
+    _set_host_name()
+    _limit_resources()
+    os.umask(0o022)
+
+
+def confine(plan: Plan) -> int:
+    """The rest, in order; a descriptor of the file system that holds the upper layer, for the owner to keep.
 
     Raises OSError that names the step; the caller reports it and exits.
     """
-    for directory in plan.to_join:
-        write_value(directory, "cgroup.procs", "0")
-    if plan.rootless:
-        map_user(proc, inside=INSIDE_UID, outside=0)
-    syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # now and not at birth, so that the sandbox's own group is its root
     upper = _build_root(plan)
     syscalls.enter_root("/box")
-    _bring_loopback_up()
-    _set_host_name()
-    os.close(proc)
-    _limit_resources()
-    os.umask(0o022)
     os.chdir(template.HOME)
     if not plan.rootless:
         os.setgroups([])

@@ -74,15 +74,18 @@ class Generation:
                 os.close(descriptor)
             raise self.fresh_death()
         number = next(self._ids)
-        future: asyncio.Future[tuple[Message, list[int]]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[tuple[Message, list[int]]] = loop.create_future()
         self._waiting[number] = future
         self._channel.post({**request, "id": number}, fds)
+        deadline = loop.call_later(deadline_s, _expire, future)
         try:
-            async with asyncio.timeout(deadline_s):
-                return await future
+            return await future
         except asyncio.CancelledError:
             self._channel.post({"op": "cancel", "id": number})  # it goes on inside until its answer comes
             raise
+        finally:
+            deadline.cancel()
 
     def _on_message(self, message: Message, fds: list[int]) -> None:
         if "ready" in message:
@@ -100,6 +103,11 @@ class Generation:
                 os.close(descriptor)
         else:
             future.set_result((message, fds))
+
+
+def _expire(future: asyncio.Future[tuple[Message, list[int]]]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
 
 
 def describe_status(status: int) -> str:

@@ -21,6 +21,7 @@ each other's files; no two families do.
 import contextlib
 import errno
 import gc
+import itertools
 import json
 import os
 import select
@@ -31,8 +32,9 @@ import time
 from collections import deque
 
 from burnish.sandbox.process import cgroups, confine, refusals, seccomp, syscalls, template, wire
-from burnish.sandbox.process.birth import Nursery, become_box
+from burnish.sandbox.process.birth import Nursery, live
 from burnish.sandbox.process.layers import Layers
+from burnish.sandbox.process.limits import Peak
 from burnish.sandbox.process.wire import Message
 
 # Uids for sandboxes of a privileged host: above those that systemd hands to containers, below 2**31.
@@ -43,6 +45,7 @@ _NEEDED_TO_BE_PRIVILEGED = (
 _BOX_NAMESPACES = (  # and CLONE_NEWCGROUP, once it is in its control group
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
+_MAX_UNBORN, _DEMAND_S = 8, 1.0
 _RETRY_REMOVE_MS = 5
 _GIVE_UP_REMOVING_S = 2.0
 
@@ -73,20 +76,44 @@ class _Uids:
             self._free.append(entry[0])
 
 
+class _Box:
+    """A sandbox that lives or died a moment ago. No name: it was never asked for."""
+
+    def __init__(self, name: str, family: str, folder: str) -> None:
+        self.name, self.family, self.folder = name, family, folder
+
+
+class _Unborn:
+    """A child with its namespaces and control groups that waits for the request that makes it a sandbox."""
+
+    def __init__(self, folder: str, sock: socket.socket, groups: "dict[str, int]") -> None:
+        self.pid = -1
+        self.folder, self.socket, self.groups = folder, sock, groups
+
+    def close(self) -> None:
+        self.socket.close()
+        for descriptor in set(self.groups.values()):
+            os.close(descriptor)
+
+
 class Host:
     """State of the host: its sandboxes by name and by pid."""
 
     def __init__(self, owner: socket.socket, *, rootless: bool, groups: "cgroups.Cgroups | None") -> None:
         self._owner, self._rootless, self._groups = owner, rootless, groups
-        self._boxes: dict[int, tuple[str, str]] = {}  # pid -> box, family
+        self._unborn: deque[_Unborn] = deque()
+        self._recent: deque[float] = deque(maxlen=_MAX_UNBORN - 1)  # when sandboxes were asked for
+        self._numbers = itertools.count()
+        self._boxes: dict[int, _Box] = {}  # by pid
         self._pids: dict[str, int] = {}
-        self._to_remove: list[tuple[str, int, float]] = []  # box, status, when to give up
+        self._to_remove: list[tuple[_Box, int, float]] = []  # status, when to give up
         lifeline, self._lifeline_end = os.pipe()
         self._nursery = Nursery(rootless=rootless, groups=groups, lifeline=lifeline, program=seccomp.build_program())
         self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
         self._uids = _Uids(_FIRST_UID + os.getpid() % _NUM_HOSTS * _UIDS_PER_HOST)
         self._layers = Layers()
         self._copies: dict[int, str] = {}  # pid of the copying process -> layer
+        self._cannot_conceive = False  # it was tried, and nobody has tried since
         self._ending = False
 
     def build(self, prefixes: "list[str]") -> None:
@@ -112,7 +139,23 @@ class Host:
             "rootless": self._rootless,
             "cgroups": self._groups.kind if self._groups else "none",
             "controllers": list(self._groups.controllers) if self._groups else [],
+            "knows_peak": self._knows_peak(),
         }
+
+    def _knows_peak(self) -> bool:
+        if self._groups is None or "memory" not in self._groups.controllers:
+            return False
+        groups = self._groups.create("probe")
+        try:
+            peak = Peak(groups["memory"], self._groups.limits["memory"])
+            peak.begin()
+            is_known = peak.is_known
+            peak.close()
+            return is_known
+        finally:
+            for descriptor in set(groups.values()):
+                os.close(descriptor)
+            self._groups.remove("probe")
 
     def serve(self) -> None:
         """Until the owner is gone; then every sandbox is killed and its folders are removed."""
@@ -127,7 +170,13 @@ class Host:
         poll.register(self._owner, select.POLLIN)
         poll.register(bell, select.POLLIN)
         while not self._ending:
-            for descriptor, _ in poll.poll(_RETRY_REMOVE_MS if self._to_remove else None):
+            wants_one = self._wants_one()
+            events = poll.poll(0 if wants_one else self._patience_ms())
+            if wants_one and not events:
+                self._conceive_early()
+            elif self._unborn and not self._pids and not self._recent:
+                self._dismiss_unborn()
+            for descriptor, _ in events:
                 if descriptor == bell.fileno():
                     bell.recv(4096)
                     self._reap()
@@ -171,30 +220,74 @@ class Host:
             wire.send(self._owner, {"refused": box, "cause": cause})
 
     def _create(self, box: str, message: Message, box_socket: int) -> None:
+        self._recent.append(time.monotonic())
         uid = self._uids.take(message["family"])
-        groups: dict[str, int] = {}
+        try:
+            child = self._unborn.popleft() if self._unborn else self._conceive()
+        except OSError:
+            self._uids.give_back(message["family"])
+            raise
+        self._boxes[child.pid] = _Box(box, message["family"], child.folder)
+        self._pids[box] = child.pid
         try:
             if self._groups is not None:
                 # files live in memory and have a limit of their own; one process more is the supervisor
                 memory_bytes = message["memory_bytes"] + message["disk_bytes"]
-                groups = self._groups.create(box, memory_bytes, message["num_pids"] + 1)
-            pid, to_join = self._clone(groups)
-            if pid == 0:
-                owner = socket.socket(fileno=box_socket)
-                os.close(self._lifeline_end)
-                for private in self._private:
-                    private.close()
-                become_box(self._nursery, owner, uid, groups, to_join, message)
+                self._groups.limit(child.groups, memory_bytes, message["num_pids"] + 1)
+            wire.send(child.socket, {**message, "uid": uid}, [box_socket])
+        except (OSError, EOFError):  # it is dying; whoever waits for it hears that from _reap
+            os.kill(child.pid, signal.SIGKILL)
+        child.close()
+
+    def _wants_one(self) -> bool:
+        """One child waits always, and one for each sandbox that was asked for within a second."""
+        now = time.monotonic()
+        while self._recent and self._recent[0] < now - _DEMAND_S:
+            self._recent.popleft()
+        return len(self._unborn) <= len(self._recent) and bool(self._pids or self._recent) and not self._cannot_conceive
+
+    def _patience_ms(self) -> "float | None":
+        if self._to_remove:
+            return _RETRY_REMOVE_MS
+        return _DEMAND_S * 1000 if self._unborn and not self._pids else None
+
+    def _dismiss_unborn(self) -> None:
+        """Nobody has a sandbox, nor asked for one lately."""
+        while self._unborn:
+            child = self._unborn.popleft()
+            self._boxes[child.pid] = _Box("", "", child.folder)
+            os.kill(child.pid, signal.SIGKILL)
+            child.close()
+
+    def _conceive_early(self) -> None:
+        """A failure is met again, and reported, by the next creation."""
+        try:
+            self._unborn.append(self._conceive())
         except OSError:
-            self._uids.give_back(message["family"])
-            if groups and self._groups is not None:
-                self._groups.remove(box)
+            self._cannot_conceive = True
+
+    def _conceive(self) -> "_Unborn":
+        """A child that waits to become a sandbox. Raises OSError."""
+        folder = str(next(self._numbers))
+        groups = {} if self._groups is None else self._groups.create(folder)
+        host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        child = _Unborn(folder, host_end, groups)
+        try:
+            child.pid, to_join = self._clone(groups)
+            if child.pid == 0:
+                os.close(self._lifeline_end)
+                for private in (*self._private, host_end, *(other.socket for other in self._unborn)):
+                    private.close()
+                live(self._nursery, child_end, groups, to_join)
+        except OSError:
+            child.close()
+            if self._groups is not None:
+                self._groups.remove(folder)
             raise
         finally:
-            for descriptor in set(groups.values()):
-                os.close(descriptor)
-        self._boxes[pid] = (box, message["family"])
-        self._pids[box] = pid
+            child_end.close()
+        self._cannot_conceive = False
+        return child
 
     def _clone(self, groups: "dict[str, int]") -> "tuple[int, list[int]]":
         """The new process, and the control groups that it must enter by itself."""
@@ -208,17 +301,25 @@ class Host:
         return syscalls.clone(flags), sorted(set(groups.values()))
 
     def _reap(self) -> None:
-        while self._boxes or self._copies:
+        while self._boxes or self._copies or self._unborn:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
+            code = os.waitstatus_to_exitcode(status)
             if pid in self._copies:
-                self._finish_copy(self._copies.pop(pid), os.waitstatus_to_exitcode(status))
+                self._finish_copy(self._copies.pop(pid), code)
                 continue
-            box, family = self._boxes.pop(pid)
-            self._uids.give_back(family)
-            del self._pids[box]
-            self._to_remove.append((box, status, time.monotonic() + _GIVE_UP_REMOVING_S))
+            if pid in self._boxes:
+                box = self._boxes.pop(pid)
+                if box.name:
+                    self._uids.give_back(box.family)
+                    del self._pids[box.name]
+            else:
+                (child,) = (child for child in self._unborn if child.pid == pid)
+                self._unborn.remove(child)
+                child.close()
+                box = _Box("", "", child.folder)
+            self._to_remove.append((box, code, time.monotonic() + _GIVE_UP_REMOVING_S))
 
     def _finish_copy(self, layer: str, code: int) -> None:
         cause = "" if code == 0 else f"copying the files: {os.strerror(code) if code > 0 else 'it was killed'}"
@@ -228,19 +329,19 @@ class Host:
     def _remove_groups(self) -> None:
         """The owner hears that a sandbox is gone when its folders are gone too."""
         waiting, self._to_remove = self._to_remove, []
-        for box, status, give_up_at in waiting:
-            gone = self._groups is None or self._groups.remove(box)
-            if gone or time.monotonic() > give_up_at:
+        for box, code, give_up_at in waiting:
+            gone = self._groups is None or self._groups.remove(box.folder)
+            if not gone and time.monotonic() <= give_up_at:
+                self._to_remove.append((box, code, give_up_at))
+            elif box.name:
                 with contextlib.suppress(EOFError):  # the owner is gone; the loop ends by that
-                    wire.send(self._owner, {"gone": box, "status": os.waitstatus_to_exitcode(status)})
-            else:
-                self._to_remove.append((box, status, give_up_at))
+                    wire.send(self._owner, {"gone": box.name, "status": code})
 
     def _kill_everything(self) -> None:
-        for pid in (*self._boxes, *self._copies):
+        for pid in (*self._boxes, *self._copies, *(child.pid for child in self._unborn)):
             os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + _GIVE_UP_REMOVING_S
-        while (self._boxes or self._to_remove) and time.monotonic() < deadline:
+        while (self._boxes or self._unborn or self._to_remove) and time.monotonic() < deadline:
             self._reap()
             self._remove_groups()
             time.sleep(0.001)

@@ -27,6 +27,39 @@ class Counter:
         return 0
 
 
+class Peak:
+    """The most memory that a control group has held since `begin`; None where the kernel does not tell."""
+
+    def __init__(self, directory: int, limit: Limit) -> None:
+        self._descriptor, self._restarts = -1, False
+        # version 2 had no such file before Linux 5.19, and could not start anew before 6.12
+        for flags in (os.O_RDWR, os.O_RDONLY):
+            try:
+                self._descriptor = os.open(limit.peak_file, flags | os.O_CLOEXEC, dir_fd=directory)
+                self._restarts = flags == os.O_RDWR
+                break
+            except OSError:
+                continue
+
+    @property
+    def is_known(self) -> bool:
+        return self._descriptor >= 0 and self._restarts
+
+    def begin(self) -> None:
+        if self.is_known:
+            try:
+                os.pwrite(self._descriptor, b"0", 0)
+            except OSError:
+                self._restarts = False
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def read(self) -> "int | None":
+        return int(os.pread(self._descriptor, 32, 0)) if self.is_known else None
+
+
 class Meter:
     """The limits of one sandbox, and this supervisor's standing with the out-of-memory killer.
 
@@ -36,24 +69,40 @@ class Meter:
     """
 
     def __init__(
-        self, counters: "dict[str, Counter]", oom_score: int, *, may_be_exempt: bool, memory_to_sample: "int | None"
+        self,
+        counters: "dict[str, Counter]",
+        peak: "Peak | None",
+        oom_score: int,
+        *,
+        may_be_exempt: bool,
+        samples_memory: bool,
     ) -> None:
-        """`oom_score`: a descriptor of this process's /proc/self/oom_score_adj. `memory_to_sample`: the limit in bytes
-        where no control group holds it; the supervisor then looks itself, every so often."""
-        self._counters = counters
-        self.memory_to_sample = memory_to_sample
+        """`oom_score`: a descriptor of this process's /proc/self/oom_score_adj. `samples_memory`: no control group
+        bounds it, so the supervisor looks itself, every so often, whether it is more than `memory_bytes`."""
+        self.counters = counters
+        self.oom_killed = False  # since `begin`, as of the last `limit_hit`
+        self._peak = peak
+        self.samples_memory = samples_memory
+        self.memory_bytes = 0  # set before the first command
         self._oom_score = oom_score
         self._own, self._started = (_NEVER, _NORMAL) if may_be_exempt else (_NORMAL, _FIRST)
         self.protect()
 
     def begin(self) -> None:
         """Forgets what happened while nothing of the owner ran."""
-        for counter in self._counters.values():
+        self.oom_killed = False
+        for counter in self.counters.values():
             counter.moved()
+        if self._peak is not None:
+            self._peak.begin()
+
+    def peak_memory_bytes(self) -> "int | None":
+        return self._peak.read() if self._peak is not None else None
 
     def limit_hit(self) -> "str | None":
         """ "memory", "pids", "disk" or None: the first that was hit since `begin`."""
-        hits = [name for name, counter in self._counters.items() if counter.moved()]
+        hits = [name for name, counter in self.counters.items() if counter.moved()]
+        self.oom_killed = self.oom_killed or "memory" in hits
         if hits:
             return hits[0]
         space = os.statvfs("/")

@@ -7,6 +7,7 @@ import struct
 import termios
 
 _CHUNK_BYTES = 64 << 10
+_LISTEN_AFTER_S = 0.002
 
 
 class HeadAndTail:
@@ -46,14 +47,18 @@ class HeadAndTail:
 
 
 class PipeReader:
-    """The reading end of a pipe on the running loop. `writer` is the other end, to be given away."""
+    """The reading end of a pipe on the running loop. `writer` is the other end, to be given away.
+
+    The loop begins to listen after a moment only: most commands are done by then, and what they wrote lies in the pipe.
+    """
 
     def __init__(self, limit: int) -> None:
         self._kept = HeadAndTail(limit)
         self._loop = asyncio.get_running_loop()
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)
-        self._loop.add_reader(self._reader, self._readable)
+        self._listening = False
+        self._later = self._loop.call_later(_LISTEN_AFTER_S, self._listen)
 
     def finish(self) -> tuple[bytes, int]:
         """What was written until now (output kept, bytes dropped), and the end of listening.
@@ -70,9 +75,15 @@ class PipeReader:
 
     def close(self) -> None:
         if self._reader >= 0:
-            self._loop.remove_reader(self._reader)
+            self._later.cancel()
+            if self._listening:
+                self._loop.remove_reader(self._reader)
             os.close(self._reader)
             self._reader = -1
+
+    def _listen(self) -> None:
+        self._listening = True
+        self._loop.add_reader(self._reader, self._readable)
 
     def _readable(self) -> None:
         if self._read() == b"":

@@ -82,7 +82,7 @@ class Supervisor:
         if not deadlines:
             return None
         left = max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1)
-        return left if self._meter.memory_to_sample is None else min(left, _SAMPLE_MEMORY_MS)
+        return min(left, _SAMPLE_MEMORY_MS) if self._meter.samples_memory else left
 
     def _serve_one(self, message: Message, fds: "list[int]") -> None:
         try:
@@ -190,8 +190,7 @@ class Supervisor:
 
     def _end_hogs(self) -> None:
         """Where no control group bounds the sum of all processes' memory: all commands end when it is too much."""
-        limit = self._meter.memory_to_sample
-        if limit is not None and self._running and private_bytes() > limit:
+        if self._meter.samples_memory and self._running and private_bytes() > self._meter.memory_bytes:
             for command in self._running.values():
                 command.over_memory = True
             os.kill(-1, signal.SIGKILL)
@@ -221,42 +220,58 @@ class Supervisor:
         """The command's own process has ended: what it left behind ends too, then the owner hears of it."""
         wall_s = time.monotonic() - command.started
         if self._running:
-            self._sweep(set(self._running))
+            num_left = self._sweep(set(self._running))
         else:
-            self._kill_all_that_is_left()
-        answer: Message = {"id": command.request, "timed_out": command.timed_out, "wall_s": wall_s, "cpu_s": cpu_s}
+            num_left, cpu_s_left = self._kill_all_that_is_left()
+            cpu_s += cpu_s_left
+        answer: Message = {
+            "id": command.request,
+            "timed_out": command.timed_out,
+            "wall_s": wall_s,
+            "cpu_s": cpu_s,
+            "num_left": num_left,
+            "peak": self._meter.peak_memory_bytes(),
+        }
         if os.WIFSIGNALED(status):
             answer["signal"] = os.WTERMSIG(status)
         else:
             answer["code"] = os.WEXITSTATUS(status)
         sampled = "memory" if command.over_memory else None
-        answer["limit"] = "wall" if command.timed_out else sampled or self._meter.limit_hit()
+        limit = self._meter.limit_hit()
+        answer["limit"] = "wall" if command.timed_out else sampled or limit
+        answer["oom"] = self._meter.oom_killed
         wire.send(self._owner, answer)
 
-    def _kill_all_that_is_left(self) -> None:
+    def _kill_all_that_is_left(self) -> "tuple[int, float]":
+        """How many they were, and their CPU time."""
+        number, cpu_s = 0, 0.0
         try:
             while True:  # ends with ChildProcessError when nobody is left
-                if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                pid, _, usage = os.wait4(-1, os.WNOHANG)
+                if pid == 0:
                     os.kill(-1, signal.SIGKILL)
-                    os.waitpid(-1, 0)
+                    pid, _, usage = os.wait4(-1, 0)
+                    number += 1
+                cpu_s += usage.ru_utime + usage.ru_stime
         except (ChildProcessError, ProcessLookupError):
-            return
+            return number, cpu_s
 
-    def _sweep(self, keep: "set[int]") -> None:
-        """Kills every process that does not descend from one of `keep`, the other commands that still run.
+    def _sweep(self, keep: "set[int]") -> int:
+        """Kills every process that does not descend from one of `keep`, the other commands that still run; how many.
 
         A process that such a command orphaned on purpose (a daemon) is lost with the rest: it cannot be told apart.
         """
+        killed: set[int] = set()
         for _ in range(_MAX_SWEEPS):
             parents = _parents_by_pid()
             strays = [pid for pid in parents if pid != 1 and not _descends(pid, keep, parents)]
             if not strays:
-                return
+                break
+            killed.update(strays)
             for pid in strays:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+        return len(killed)
 
 
 def _signal_everything(number: int) -> None:
@@ -265,16 +280,16 @@ def _signal_everything(number: int) -> None:
 
 
 def _stop_everything() -> None:
-    """Returns when no process of the sandbox runs, or after a moment: one that waits for a device cannot be stopped."""
+    """Returns when no process of the sandbox runs or could wake up, or after a moment.
+
+    One in the state "D" counts as stopped: it waits for a child that shares its memory and was stopped before exec.
+    """
     deadline = time.monotonic() + _STOPPING_S
     _signal_everything(signal.SIGSTOP)
-    while not all(state in b"TtZX" for state in _states()) and time.monotonic() < deadline:
+    while any(state in b"RS" for pid, (state, _) in _stat_by_pid().items() if pid != 1):
+        if time.monotonic() > deadline:
+            return
         time.sleep(_STOPPING_POLL_S)
-
-
-def _states() -> "list[bytes]":
-    """The scheduler's letter for every process but this one."""
-    return [state for pid, (state, _) in _stat_by_pid().items() if pid != 1]
 
 
 def _parents_by_pid() -> "dict[int, int]":

@@ -76,6 +76,9 @@ def build(prefixes: "list[str]", *, bind_etc_for: "int | None") -> "list[str]":
         binds.append("etc")
     syscalls.attach_mounts(proc, "proc")
     syscalls.enter_root(_BUILD_AT)
+    # shared, so that layers mounted later also appear where a sandbox's namespace was already made
+    syscalls.mount("tmpfs", "/layers", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=700")
+    syscalls.mount("none", "/layers", flags=syscalls.MS_SHARED)
     return binds
 
 
