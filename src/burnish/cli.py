@@ -10,32 +10,27 @@ import errno
 import os
 import sys
 import traceback
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from burnish import __version__
 from burnish.errors import BoundaryError, StoreError, UserError
+from burnish.sandbox.cli import sandbox_app
 from burnish.sandbox.images.cli import image_app
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from burnish.config import EvalOptions
-    from burnish.sandbox.conformance import CheckResult
     from burnish.types import Task
 
 EVIDENCE_LINES = 20  # of a boundary error that are shown; the run directory has the rest
 SUITES = ("humaneval", "heldout", "train")
-STATUS_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Post-train a model."
 )
-sandbox_app = typer.Typer(no_args_is_help=True, help="Look at the sandboxes of this machine.")
 tasks_app = typer.Typer(no_args_is_help=True, help="Look at tasks, as the policy sees them.")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tasks_app, name="tasks")
@@ -167,41 +162,6 @@ def report(run: Annotated[Path, typer.Argument(help="A run directory.", metavar=
 
     Console().print(render_terminal(run))
     typer.echo(f"report: {write_report(run)}")
-
-
-@sandbox_app.command("check")
-def sandbox_check(
-    backend: Annotated[Literal["process", "gvisor", "memory"], typer.Option(help="Which backend.")] = "process",
-) -> None:
-    """Run the sandbox contract's conformance suite here; exit 1 when a check fails."""
-    import asyncio
-
-    from rich.console import Console
-
-    from burnish.sandbox import make_backend
-    from burnish.sandbox.conformance import run_conformance
-
-    results = asyncio.run(run_conformance(lambda: make_backend(backend)))
-    console, count = Console(), Counter[str](result.status for result in results)
-    console.print(_conformance_table(results))
-    summary = ", ".join(f"{count[status]} {status}" for status in STATUS_STYLES)
-    console.print(f"backend {backend}: {summary}", highlight=False)
-    raise typer.Exit(1 if count["failed"] else 0)
-
-
-def _conformance_table(results: Sequence["CheckResult"]) -> "Table":
-    """One row per check; what failed or was skipped says why."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None)
-    table.add_column("check", overflow="fold")
-    table.add_column("result", no_wrap=True)
-    table.add_column("what it promises, or why not", overflow="fold")
-    for result in results:
-        verdict = Text(result.status, style=STATUS_STYLES[result.status])
-        table.add_row(Text(result.name), verdict, Text(result.reason or result.meaning))  # Text: no markup inside
-    return table
 
 
 @tasks_app.command("list")

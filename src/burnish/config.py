@@ -53,7 +53,7 @@ class TasksConfig(Section):
     heldout: Text = "builtin:heldout"
     """Tasks to measure on, named the same way."""
     bands: Annotated[tuple[Literal["easy", "medium", "hard"], ...], Field(min_length=1)] = ("easy", "medium", "hard")
-    """Difficulty bands to train on."""
+    """Difficulty bands to train on, and of the held-out families to measure on."""
     max_tasks: Positive | None = None
     """Only the first so many training tasks, for a quick look; null takes all."""
 

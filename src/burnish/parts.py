@@ -105,7 +105,7 @@ def load_inputs(config: RunConfig) -> Inputs:
     """
     return Inputs(
         train=load_tasks(config.tasks.train, bands=config.tasks.bands, max_tasks=config.tasks.max_tasks),
-        heldout=load_tasks(config.tasks.heldout),
+        heldout=load_tasks(config.tasks.heldout, bands=config.tasks.bands),
         model_dir=resolve_model(config.model.path),
     )
 

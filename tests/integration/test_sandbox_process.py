@@ -89,12 +89,34 @@ async def test_a_host_that_is_killed_ends_every_call_with_its_cause(backend: Pro
     os.kill(backend.host_pid, signal.SIGKILL)
     with pytest.raises(SandboxError, match="host died: killed by signal 9"):
         await call
-    for later in (idle.commands.run("true"), idle.files.read("a"), backend.create(limits=SMALL)):
+    for later in (idle.commands.run("true"), idle.files.read("a"), idle.snapshot(), idle.fork()):
         with pytest.raises(SandboxError, match="host died: killed by signal 9"):
             await later
     await idle.kill()
     await backend.close()
     assert groups_of(backend.host_pid) == []
+
+
+async def test_the_next_sandbox_gets_a_new_host(backend: ProcessBackend) -> None:
+    box = await backend.create(limits=SMALL)
+    snapshot = await box.snapshot()
+    killed = []
+    for _ in range(3):
+        assert backend.host_pid is not None
+        killed.append(backend.host_pid)
+        os.kill(backend.host_pid, signal.SIGKILL)
+        with pytest.raises(SandboxError, match="host died"):
+            await (await backend.create(limits=SMALL)).commands.run("true")
+        if len(killed) < 3:
+            async with await backend.create(limits=SMALL) as other:
+                assert (await other.commands.run("echo new")).stdout == b"new\n"
+    with pytest.raises(SandboxError, match="host died"):  # three within a minute are no accident
+        await backend.create(limits=SMALL)
+    with pytest.raises(SandboxError, match="lost with the sandbox host"):
+        await backend.create(limits=SMALL, snapshot=snapshot)
+    await snapshot.release()
+    await backend.close()
+    assert [groups_of(pid) for pid in killed] == [[], [], []]
 
 
 async def test_a_supervisor_that_is_killed_is_an_error_and_not_a_result(backend: ProcessBackend) -> None:

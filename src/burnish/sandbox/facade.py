@@ -3,10 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from burnish.errors import SandboxError, UserError
+from burnish.sandbox.audit import AuditLog
+from burnish.sandbox.audited import AuditedBackend
 from burnish.sandbox.base import Commands, ExecResult, Files, SandboxBackend, SandboxBox
 from burnish.sandbox.memory import MemoryBackend
 from burnish.sandbox.oci.backend import OciBackend
@@ -23,11 +26,19 @@ _BACKENDS: dict[str, Callable[[], SandboxBackend]] = {
 _IMAGES = ("host",)
 
 
-def make_backend(name: str) -> SandboxBackend:
-    """A new backend: "process", "gvisor" or "memory". Raises UserError for another name. Close it when done."""
+def make_backend(name: str, *, audit: Path | None = None) -> SandboxBackend:
+    """A new backend: "process", "gvisor" or "memory". Close it when done.
+
+    Args:
+        name: which.
+        audit: an audit log to append to; None records nothing.
+
+    Raises UserError for another name, and what `AuditLog` raises.
+    """
     if name not in _BACKENDS:
         raise UserError(f"no sandbox backend {name!r}", fix=f"use one of: {', '.join(sorted(_BACKENDS))}")
-    return _BACKENDS[name]()
+    backend = _BACKENDS[name]()
+    return backend if audit is None else AuditedBackend(backend, AuditLog(audit))
 
 
 class _Shared:

@@ -3,40 +3,27 @@
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-import burnish
-from burnish.errors import SandboxError, UserError
+from burnish.errors import SandboxError
 from burnish.observe.emit import emit
 from burnish.sandbox.base import Level, Snapshot
-from burnish.sandbox.process import cgroups
 from burnish.sandbox.process.box import ProcessBox, require_held
-from burnish.sandbox.process.channel import Channel
-from burnish.sandbox.process.environment import base_environment, interpreter_prefixes
+from burnish.sandbox.process.environment import base_environment
 from burnish.sandbox.process.generation import Generation, describe_status
+from burnish.sandbox.process.launch import GONE_S, HostProcess
 from burnish.sandbox.process.snapshots import LayerTable, ProcessSnapshot
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
 
-START_S = 20.0  # the host copies a few files and makes a dozen mounts
 CREATE_S = 20.0
-_MAX_SPARES, _DEMAND_S = 8, 2.0
 COPY_S = 120.0  # of the files of a sandbox that goes on running
-GONE_S = 10.0
-REAP_S = 3.0
-_LOG_BYTES = 4096
-_BOOTSTRAP = (
-    "import json, sys; sys.path.insert(0, json.loads(sys.argv[1])['source']); "
-    "from burnish.sandbox.process.host import main; main()"
-)
+_MAX_SPARES, _DEMAND_S = 8, 2.0
+_MAX_DEATHS, _DEATHS_WITHIN_S = 3, 60.0  # of hosts; one more is no accident
 _ALWAYS = frozenset(
     {
         "shell", "python", "files", "snapshot", "isolation", "network_none", "confinement",
@@ -51,7 +38,8 @@ _WITH_CONTROLLER = {"memory": ("limits.memory",), "pids": ("reports.pids",)}
 class ProcessBackend:
     """Sandboxes from Linux namespaces. The host is started by the first `create`; see `SandboxBackend`.
 
-    Belongs to the event loop of its first use. A backend whose host has died stays dead: make a new one.
+    Belongs to the event loop of its first use. When the host dies, its sandboxes and snapshots are lost, and the next
+    `create` starts another one; not when several die within a minute.
     """
 
     def __init__(self, *, pool: int | None = None) -> None:
@@ -59,11 +47,9 @@ class ProcessBackend:
         self._pool = pool
         self._spares: deque[ProcessBox] = deque()  # made and never used
         self._recent: deque[float] = deque(maxlen=_MAX_SPARES)  # when sandboxes were asked for
-        self._start_lock = asyncio.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._channel: Channel | None = None
-        self._hello: asyncio.Future[Message] | None = None
-        self._log = -1
+        self._host: HostProcess | None = None
+        self._deaths: deque[float] = deque(maxlen=_MAX_DEATHS)
+        self._is_closed = False
         self._boxes: dict[str, ProcessBox] = {}  # until they are killed or dead
         self._lives: dict[str, tuple[Generation, ProcessBox]] = {}  # until the host says that they are gone
         self._copies: dict[str, asyncio.Future[str]] = {}  # layer -> what went wrong, or nothing
@@ -71,8 +57,6 @@ class ProcessBackend:
         self._family_of: dict[str, str] = {}  # layer -> family
         self._numbers = itertools.count()
         self._environment = base_environment()
-        self._death: SandboxError | None = None
-        self._burying: asyncio.Task[None] | None = None
 
     @property
     def name(self) -> str:
@@ -85,7 +69,7 @@ class ProcessBackend:
     @property
     def host_pid(self) -> int | None:
         """Process id of the host; None before it was started."""
-        return self._process.pid if self._process else None
+        return self._host.pid if self._host else None
 
     async def capabilities(self) -> frozenset[str]:
         """What this machine lets the backend do; starts the host.
@@ -142,7 +126,7 @@ class ProcessBackend:
 
     def _refill(self, limits: Limits) -> None:
         """Begins to make spares until there are enough, once whoever asked has what it needs."""
-        if self._death is not None:
+        if self._is_closed or self._host is None or self._host.death is not None:
             return
         now = time.monotonic()
         demand = sum(moment > now - _DEMAND_S for moment in self._recent)
@@ -153,10 +137,10 @@ class ProcessBackend:
 
     def begin(self, box: ProcessBox, stack: tuple[str, ...]) -> Generation:
         """See `Lives.begin`."""
-        assert self._channel is not None and self._hello is not None
+        assert self._host is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         name = f"{box.id}.{next(self._numbers)}"
-        generation = Generation(name, stack, ours, owns_output=not self._hello.result()["hello"]["rootless"])
+        generation = Generation(name, stack, ours, owns_output=not self._host.is_rootless)
         self._lives[name] = generation, box
         self._layers.hold(stack)
         request = {
@@ -168,14 +152,14 @@ class ProcessBackend:
             "num_pids": box.limits.num_pids,
             "disk_bytes": max(_LEAST_DISK_BYTES, box.limits.disk_bytes - self._layers.used_bytes(stack)),
         }
-        self._channel.post(request, [theirs.detach()])
+        self._host.post(request, [theirs.detach()])
         return generation
 
     def retire(self, generation: Generation, cause: str) -> None:
         """See `Lives.retire`."""
         generation.bury(cause)
-        if self._channel is not None and generation.name in self._lives:
-            self._channel.post({"op": "kill", "box": generation.name})
+        if generation.name in self._lives:
+            self._post({"op": "kill", "box": generation.name})
 
     async def until_ready(self, generation: Generation) -> None:
         """See `Lives.until_ready`."""
@@ -241,26 +225,18 @@ class ProcessBackend:
         self._post({"op": "drop", "layer": layer, "family": self._family_of.pop(layer)})
 
     def _post(self, message: Message, fds: Sequence[int] = ()) -> None:
-        if self._channel is None:
-            for descriptor in fds:
-                os.close(descriptor)
-        else:
-            self._channel.post(message, fds)
+        assert self._host is not None
+        self._host.post(message, fds)
 
     # ----------------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Ends every sandbox, then the host; waits until it is reaped. Idempotent."""
-        if self._death is None:
-            self._death = SandboxError("the sandbox backend was closed")
+        self._is_closed = True
         for generation, _ in self._lives.values():
-            generation.bury("its backend was closed")
-        if self._channel is not None:
-            self._channel.close()
-        if self._burying is None and self._process is not None:
-            self._burying = asyncio.create_task(self._bury_host(), name="sandbox:bury-host")
-        if self._burying is not None:
-            await asyncio.shield(self._burying)
+            generation.bury("the sandbox backend was closed")
+        if self._host is not None:
+            await self._host.close()
 
     async def __aenter__(self) -> "ProcessBackend":
         return self
@@ -269,73 +245,41 @@ class ProcessBackend:
         await self.close()
 
     async def _started(self) -> Message:
-        """Starts the host once. Raises UserError when the machine lacks what it takes, SandboxError when it died."""
-        if self._death is not None:
-            raise self._fresh_death()
-        async with self._start_lock:
-            if self._hello is None:
-                self._start()
-        assert self._hello is not None
-        try:
-            async with asyncio.timeout(START_S):
-                hello = await asyncio.shield(self._hello)
-        except TimeoutError:
-            raise SandboxError(
-                f"the sandbox host did not start within {START_S:g} s", evidence=self._log_tail()
-            ) from None
-        if "unsupported" in hello:
-            missing = hello["unsupported"]
-            raise UserError(f"this machine cannot run it: {missing['cause']}", where="sandbox", fix=missing["fix"])
-        ready: Message = hello["hello"]
-        return ready
+        """What the host can do; starts one when there is none. Raises what `HostProcess` raises."""
+        if self._is_closed:
+            raise SandboxError("the sandbox backend was closed")
+        if self._host is not None and (death := self._host.death) is not None:
+            if len(self._deaths) == _MAX_DEATHS and self._deaths[0] > time.monotonic() - _DEATHS_WITHIN_S:
+                raise death
+            await self._host.close()  # until its remains are gone
+            self._host = None
+        if self._host is None:
+            self._host = HostProcess(self._on_message, self._on_death)
+        return await self._host.hello()
 
-    def _start(self) -> None:
-        """From the loop's own thread: the host's parent-death signal is tied to the thread that started it."""
-        self._hello = asyncio.get_running_loop().create_future()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._log = os.memfd_create("burnish-sandbox-host-log", os.MFD_CLOEXEC)
-        settings = {
-            "source": str(Path(burnish.__file__).resolve().parents[1]),
-            "socket": theirs.fileno(),
-            "parent": os.getpid(),
-            "prefixes": interpreter_prefixes(),
-        }
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, json.dumps(settings)],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=(theirs.fileno(),),
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            ours.close()
-            self._death = SandboxError(f"the sandbox host could not be started: {error}")
-            raise self._fresh_death() from error
-        finally:
-            theirs.close()
-        self._channel = Channel(ours, self._on_message, self._on_end)
-
-    def _on_message(self, message: Message, fds: list[int]) -> None:
-        for descriptor in fds:  # the host sends none
-            os.close(descriptor)
+    def _on_message(self, message: Message) -> None:
         if "gone" in message:
             self._forget(message["gone"], f"it ended unexpectedly: {describe_status(message['status'])}")
         elif "refused" in message:
             self._forget(message["refused"], f"create: {message['cause']}")
-        elif "copied" in message:
-            if (waiting := self._copies.get(message["copied"])) is not None and not waiting.done():
-                waiting.set_result(message["cause"])
-        elif self._hello is not None and not self._hello.done():
-            self._hello.set_result(message)
+        elif (waiting := self._copies.get(message["copied"])) is not None and not waiting.done():
+            waiting.set_result(message["cause"])
+
+    def _on_death(self, host: HostProcess, death: SandboxError) -> None:
+        self._deaths.append(time.monotonic())
+        self._spares.clear()
+        for name in tuple(self._lives):
+            self._forget(name, death.cause)
+        for waiting in self._copies.values():
+            if not waiting.done():
+                waiting.set_result(death.cause)
+        self._layers.forget()
+        self._family_of.clear()
 
     def _forget(self, name: str, cause: str) -> None:
         """The host says that a life is gone; a sandbox whose life should have gone on is dead with it."""
         generation, box = self._lives.pop(name)
-        cause = generation.bury(cause, evidence=self._log_tail())
+        cause = generation.bury(cause, evidence=self._host.log_tail() if self._host else "")
         if not generation.gone.done():
             generation.gone.set_result(None)
         self._layers.release(generation.stack)
@@ -345,49 +289,6 @@ class ProcessBackend:
     def _end_box(self, box: ProcessBox, cause: str) -> None:
         if self._boxes.pop(box.id, None) is not None:
             emit("sandbox.kill", id=box.id, cause=cause)
-
-    def _on_end(self) -> None:
-        if self._burying is None:
-            self._burying = asyncio.create_task(self._bury_host(), name="sandbox:bury-host")
-
-    async def _bury_host(self) -> None:
-        """Reaps the host, tells everybody, and removes the control groups that a killed host could not."""
-        assert self._process is not None
-        process = self._process
-        try:
-            code = await asyncio.to_thread(process.wait, GONE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            code = await asyncio.to_thread(process.wait)
-        if self._death is None:
-            self._death = SandboxError(f"the sandbox host died: {describe_status(code)}", evidence=self._log_tail())
-        if self._hello is not None and not self._hello.done():
-            self._hello.set_exception(self._fresh_death())
-            self._hello.exception()  # nobody may be waiting
-        for name in tuple(self._lives):
-            self._forget(name, self._death.cause)
-        for waiting in self._copies.values():
-            if not waiting.done():
-                waiting.set_result(self._death.cause)
-        await asyncio.to_thread(_reap_groups, process.pid)
-        if self._log >= 0:
-            os.close(self._log)
-            self._log = -1
-
-    def _fresh_death(self) -> SandboxError:
-        assert self._death is not None
-        return SandboxError(self._death.cause, evidence=self._death.evidence)
-
-    def _log_tail(self) -> str:
-        if self._log < 0:
-            return ""
-        size = os.fstat(self._log).st_size
-        return os.pread(self._log, _LOG_BYTES, max(0, size - _LOG_BYTES)).decode(errors="replace")
-
-
-def _reap_groups(host_pid: int) -> None:
-    with contextlib.suppress(OSError):  # no control groups here, or they are not ours to read
-        cgroups.reap_host(host_pid, REAP_S)
 
 
 def used_bytes(tree: int) -> int:

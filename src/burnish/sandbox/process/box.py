@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
-from burnish.errors import UserError
+from burnish.errors import SandboxError, UserError
 from burnish.sandbox.base import ExecResult, SandboxFileError, Snapshot
 from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import Generation
@@ -173,11 +173,13 @@ class ProcessBox:
 
 
 def require_held(snapshot: Snapshot) -> None:
-    """Raises UserError for a snapshot of another backend, or one that was released."""
+    """Raises UserError for a snapshot of another backend, or one that was released; SandboxError for one that is lost."""
     if not isinstance(snapshot, ProcessSnapshot):
         raise UserError(f"snapshot {snapshot.id} is of another backend", fix="use one that this backend took")
     if not snapshot.is_held:
         raise UserError(f"snapshot {snapshot.id} was released", fix="restore and fork before its release")
+    if snapshot.is_lost:
+        raise SandboxError(f"snapshot {snapshot.id}: its files were lost with the sandbox host that kept them")
 
 
 class ProcessCommands:

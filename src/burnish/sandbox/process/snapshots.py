@@ -17,11 +17,22 @@ class LayerTable:
 
     def release(self, stack: Sequence[str]) -> None:
         for layer in stack:
+            if layer not in self._num_users:
+                continue  # lost with its host
             self._num_users[layer] -= 1
             if self._num_users[layer] == 0:
                 del self._num_users[layer]
                 self._used_bytes.pop(layer, None)
                 self._drop(layer)
+
+    def forget(self) -> None:
+        """Their host is gone, and all layers with it. Snapshots that are still held are worth nothing."""
+        self._num_users.clear()
+        self._used_bytes.clear()
+
+    def knows(self, stack: Sequence[str]) -> bool:
+        """Whether all layers of a stack are there."""
+        return all(layer in self._num_users for layer in stack)
 
     def weigh(self, layer: str, used_bytes: int) -> None:
         """Notes what a new layer's files take."""
@@ -53,6 +64,11 @@ class ProcessSnapshot:
     @property
     def is_held(self) -> bool:
         return self._held
+
+    @property
+    def is_lost(self) -> bool:
+        """The host that kept its files has died."""
+        return not self._table.knows(self.stack)
 
     async def release(self) -> None:
         """See `burnish.sandbox.base.Snapshot.release`."""

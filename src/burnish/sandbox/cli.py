@@ -1,0 +1,138 @@
+"""`burnish sandbox`: run something confined, hold a backend against its contract, look after what is left."""
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from burnish.types import Limits
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from burnish.sandbox.base import ExecResult
+    from burnish.sandbox.conformance import CheckResult
+
+STATUS_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
+EXIT_BY_SIGNAL = 128  # plus its number, as shells say it
+DEFAULTS = Limits()
+
+sandbox_app = typer.Typer(no_args_is_help=True, help="Run programs confined, and look after sandboxes.")
+audit_app = typer.Typer(no_args_is_help=True, help="Look at audit logs.")
+sandbox_app.add_typer(audit_app, name="audit")
+
+_Backend = Annotated[Literal["process", "gvisor", "memory"], typer.Option(help="Which backend.")]
+
+
+@sandbox_app.command("run")
+def run_command(
+    command: Annotated[
+        list[str], typer.Argument(help="The program and its arguments, after --.", metavar="COMMAND...")
+    ],
+    backend: _Backend = "process",
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", help="A file of this machine to copy into the working directory.")
+    ] = None,
+    timeout_s: Annotated[float, typer.Option(min=0.001, help="Seconds.")] = DEFAULTS.wall_s,
+    memory_mb: Annotated[int, typer.Option(min=1, help="Megabytes of memory.")] = DEFAULTS.memory_bytes >> 20,
+    audit: Annotated[Path | None, typer.Option(help="Append what happens to this audit log.")] = None,
+) -> None:
+    """Run one command in a fresh sandbox, with this terminal's input; its exit code becomes ours."""
+    stdin = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    content = {file.name: _read(file) for file in files or []}
+    limits = replace(DEFAULTS, wall_s=timeout_s, memory_bytes=memory_mb << 20, output_bytes=16 << 20)
+    result = asyncio.run(_run_once(backend, command, stdin, content, limits, audit))
+    sys.stdout.buffer.write(result.stdout)
+    sys.stdout.flush()
+    sys.stderr.buffer.write(result.stderr)
+    sys.stderr.flush()
+    if result.limit_hit:
+        typer.echo(f"burnish: the limit on {result.limit_hit} was hit", err=True)
+    raise typer.Exit(EXIT_BY_SIGNAL + result.signal if result.signal else result.exit_code or 0)
+
+
+async def _run_once(
+    backend: str, command: list[str], stdin: bytes, files: dict[str, bytes], limits: Limits, audit: Path | None
+) -> "ExecResult":
+    from burnish.sandbox import make_backend
+
+    made = make_backend(backend, audit=audit)
+    try:
+        async with await made.create(limits=limits) as box:
+            for name, data in files.items():
+                await box.files.write(name, data)
+            return await box.commands.run(command, stdin=stdin)
+    finally:
+        await made.close()
+
+
+def _read(file: Path) -> bytes:
+    from burnish.errors import UserError
+
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"it cannot be read: {error.strerror}", where=str(file)) from error
+
+
+@sandbox_app.command("gc")
+def collect_garbage() -> None:
+    """Remove what the hosts of killed owners left: control groups without processes, and unnamed images.
+
+    The next run would do it too. Processes, mounts and files of sandboxes end with their owner, whatever ends it.
+    """
+    from burnish.sandbox.images import ImageStore
+    from burnish.sandbox.process import cgroups
+
+    typer.echo(f"control groups removed: {cgroups.reap_dead()}")
+    ImageStore().sweep()
+
+
+@audit_app.command("verify")
+def audit_verify(log: Annotated[Path, typer.Argument(help="An audit log.")]) -> None:
+    """Follow a log's chain from its beginning; exit 1 at the first line that was changed."""
+    from burnish.sandbox.audit import verify_audit
+
+    report = verify_audit(log)
+    if report.problem:
+        typer.echo(f"{log}: {report.problem}; {report.num_lines} lines before it hold", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"{log}: {report.num_lines} lines hold; head {report.head}")
+
+
+@sandbox_app.command("check")
+def sandbox_check(
+    backend: _Backend = "process",
+) -> None:
+    """Run the sandbox contract's conformance suite here; exit 1 when a check fails."""
+    from rich.console import Console
+
+    from burnish.sandbox import make_backend
+    from burnish.sandbox.conformance import run_conformance
+
+    results = asyncio.run(run_conformance(lambda: make_backend(backend)))
+    console, count = Console(), Counter[str](result.status for result in results)
+    console.print(_conformance_table(results))
+    summary = ", ".join(f"{count[status]} {status}" for status in STATUS_STYLES)
+    console.print(f"backend {backend}: {summary}", highlight=False)
+    raise typer.Exit(1 if count["failed"] else 0)
+
+
+def _conformance_table(results: Sequence["CheckResult"]) -> "Table":
+    """One row per check; what failed or was skipped says why."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None)
+    table.add_column("check", overflow="fold")
+    table.add_column("result", no_wrap=True)
+    table.add_column("what it promises, or why not", overflow="fold")
+    for result in results:
+        verdict = Text(result.status, style=STATUS_STYLES[result.status])
+        table.add_row(Text(result.name), verdict, Text(result.reason or result.meaning))  # Text: no markup inside
+    return table
