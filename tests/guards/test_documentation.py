@@ -41,7 +41,8 @@ def commands_in(document: Path, program: str) -> Iterator[list[str]]:
         while words and re.fullmatch(r"[A-Z_]+=\S+", words[0]):
             words = words[1:]
         if words and words[0].removeprefix(".venv/bin/") == program:
-            yield words[1:]
+            words = words[1:]
+            yield words[: words.index("--")] if "--" in words else words  # the rest is for another program
 
 
 def verbs(command: Any, path: tuple[str, ...] = ()) -> Mapping[tuple[str, ...], set[str]]:

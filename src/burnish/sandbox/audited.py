@@ -5,13 +5,15 @@ size; failures of the sandbox with their cause. `trajectory` says on whose behal
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import fields
 from typing import Any
 
 from burnish.errors import SandboxError
 from burnish.sandbox.audit import AuditLog
 from burnish.sandbox.base import ExecResult, Level, SandboxBackend, SandboxBox, SandboxFileError, Snapshot
+from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
 trajectory: ContextVar[str | None] = ContextVar("trajectory", default=None)
@@ -48,11 +50,27 @@ class AuditedBackend:
         return self._backend.level
 
     async def create(
-        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: Snapshot | None = None
+        self,
+        *,
+        limits: Limits = Limits(),
+        envs: Mapping[str, str] | None = None,
+        snapshot: Snapshot | None = None,
+        network: NetworkPolicy | None = None,
+        on_network: Callable[[NetworkRecord], None] | None = None,
     ) -> "AuditedBox":
         """See `SandboxBackend.create`."""
+        on_behalf_of = trajectory.get()
+
+        def record(verdict: NetworkRecord) -> None:
+            event = f"network.{type(verdict).__name__.lower()}"
+            self._log.record(event, trajectory=on_behalf_of, **_plain(verdict))
+            if on_network is not None:
+                on_network(verdict)
+
         try:
-            box = await self._backend.create(limits=limits, envs=envs, snapshot=snapshot)
+            box = await self._backend.create(
+                limits=limits, envs=envs, snapshot=snapshot, network=network, on_network=record if network else None
+            )
         except SandboxError as error:
             self._log.record("create.failed", trajectory=trajectory.get(), cause=error.cause)
             raise
@@ -115,6 +133,11 @@ class AuditedBox:
         forks = [AuditedBox(box, self._log) for box in await self._box.fork(n)]
         self._recorder.record("fork", forks=[box.id for box in forks])
         return forks
+
+    def set_network(self, policy: NetworkPolicy) -> None:
+        """See `SandboxBox.set_network`."""
+        self._box.set_network(policy)
+        self._recorder.record("set_network", allow=[str(rule) for rule in policy.allow])
 
     async def restore(self, snapshot: Snapshot, /) -> None:
         """See `SandboxBox.restore`."""
@@ -193,6 +216,10 @@ class AuditedFiles:
     async def exists(self, path: str, /) -> bool:
         """See `Files.exists`; not recorded: nothing passes but a yes or no."""
         return await self._box.files.exists(path)
+
+
+def _plain(record: NetworkRecord) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def _shortened(cmd: str | Sequence[str]) -> str | list[str]:

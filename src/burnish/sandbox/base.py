@@ -10,10 +10,11 @@ What is a result and what is an error:
 Omitted means denied: no network, no host environment, no descriptors. Names follow the E2B SDK; results follow Inspect.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
 LimitName = Literal["wall", "memory", "pids", "output", "disk"]
@@ -37,6 +38,7 @@ CAPABILITIES = {
     "checkpoint": "saves a sandbox with its memory and processes, and continues from there",
     "isolation": "nothing of the host or of another sandbox is visible, and the system directories are read-only",
     "network_none": "no packet leaves",
+    "network_allowlist": "what a policy allows can be reached, through a proxy that records every verdict",
     "confinement": "no capabilities, no new privileges, a system call filter",
 }
 """What a backend may declare. A check of the conformance suite names the one it needs."""
@@ -63,6 +65,7 @@ class ExecResult:
     peak_memory_bytes: int | None = None  # of all processes and files of the sandbox while it ran
     oom_killed: bool | None = None  # the kernel ended a process for memory
     num_left: int | None = None  # processes that it left behind, and that were ended
+    network_denials: int | None = None  # connections that the network policy refused while it ran
 
     @property
     def ok(self) -> bool:
@@ -171,6 +174,13 @@ class SandboxBox(Protocol):
         """
         ...
 
+    def set_network(self, policy: NetworkPolicy) -> None:
+        """Replaces the whole policy, for a new phase of the work; open connections that it denies are cut.
+
+        Raises UserError for a sandbox that was made without a network.
+        """
+        ...
+
     async def restore(self, snapshot: Snapshot, /) -> None:
         """Takes the files back to a snapshot, of this sandbox or another. Processes that still run are ended."""
         ...
@@ -190,9 +200,19 @@ class SandboxBackend(Protocol):
     @property
     def level(self) -> Level: ...
     async def create(
-        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: Snapshot | None = None
+        self,
+        *,
+        limits: Limits = Limits(),
+        envs: Mapping[str, str] | None = None,
+        snapshot: Snapshot | None = None,
+        network: NetworkPolicy | None = None,
+        on_network: Callable[[NetworkRecord], None] | None = None,
     ) -> SandboxBox:
         """A fresh sandbox, or one with the files of a snapshot. `envs` are added to the environment of every command.
+
+        `network`: None is no network at all. With a policy, programs find a proxy in `http_proxy`, `https_proxy` and
+        `all_proxy`, which is the only way out, and which `SandboxBox.set_network` tells what to allow from then on.
+        `on_network` hears of every verdict and of every connection's end; when it raises, all connections are cut.
 
         Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs.
         A creation that is cancelled leaves nothing behind.

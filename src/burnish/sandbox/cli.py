@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from burnish.sandbox.base import ExecResult
     from burnish.sandbox.conformance import CheckResult
+    from burnish.sandbox.network import NetworkPolicy
 
 STATUS_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
 EXIT_BY_SIGNAL = 128  # plus its number, as shells say it
@@ -40,13 +41,19 @@ def run_command(
     ] = None,
     timeout_s: Annotated[float, typer.Option(min=0.001, help="Seconds.")] = DEFAULTS.wall_s,
     memory_mb: Annotated[int, typer.Option(min=1, help="Megabytes of memory.")] = DEFAULTS.memory_bytes >> 20,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="What the network may reach, such as pypi.org:443. Default: nothing.")
+    ] = None,
     audit: Annotated[Path | None, typer.Option(help="Append what happens to this audit log.")] = None,
 ) -> None:
     """Run one command in a fresh sandbox, with this terminal's input; its exit code becomes ours."""
+    from burnish.sandbox.network import NetworkPolicy
+
     stdin = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     content = {file.name: _read(file) for file in files or []}
     limits = replace(DEFAULTS, wall_s=timeout_s, memory_bytes=memory_mb << 20, output_bytes=16 << 20)
-    result = asyncio.run(_run_once(backend, command, stdin, content, limits, audit))
+    network = NetworkPolicy.parse(allow, where="--allow") if allow else None
+    result = asyncio.run(_run_once(backend, command, stdin, content, limits, network, audit))
     sys.stdout.buffer.write(result.stdout)
     sys.stdout.flush()
     sys.stderr.buffer.write(result.stderr)
@@ -57,13 +64,19 @@ def run_command(
 
 
 async def _run_once(
-    backend: str, command: list[str], stdin: bytes, files: dict[str, bytes], limits: Limits, audit: Path | None
+    backend: str,
+    command: list[str],
+    stdin: bytes,
+    files: dict[str, bytes],
+    limits: Limits,
+    network: "NetworkPolicy | None",
+    audit: Path | None,
 ) -> "ExecResult":
     from burnish.sandbox import make_backend
 
     made = make_backend(backend, audit=audit)
     try:
-        async with await made.create(limits=limits) as box:
+        async with await made.create(limits=limits, network=network) as box:
             for name, data in files.items():
                 await box.files.write(name, data)
             return await box.commands.run(command, stdin=stdin)

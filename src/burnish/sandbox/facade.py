@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 from burnish.errors import SandboxError, UserError
 from burnish.sandbox.audit import AuditLog
 from burnish.sandbox.audited import AuditedBackend
-from burnish.sandbox.base import Commands, ExecResult, Files, SandboxBackend, SandboxBox
+from burnish.sandbox.base import Commands, ExecResult, Files, SandboxBackend, SandboxBox, Snapshot
 from burnish.sandbox.memory import MemoryBackend
+from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.oci.backend import OciBackend
 from burnish.sandbox.process.backend import ProcessBackend
 from burnish.types import Limits
@@ -84,7 +85,7 @@ class Sandbox:
         cls,
         *,
         image: str = "host",
-        network: None = None,
+        network: Sequence[str] | None = None,
         limits: Limits = Limits(),
         envs: Mapping[str, str] | None = None,
         backend: str = "process",
@@ -93,17 +94,18 @@ class Sandbox:
 
         Args:
             image: "host", a read-only view of this machine's system directories.
-            network: None, no network.
+            network: what may be reached, such as ["pypi.org:443", "*.pythonhosted.org:443"]; None, no network.
             limits: what each command may use.
             envs: added to the environment of every command.
             backend: "process" or "memory".
 
         Raises UserError for anything else, and what `SandboxBackend.create` raises.
         """
-        _check_supported(image, network)
+        _check_supported(image)
+        policy = None if network is None else NetworkPolicy.parse(network, where="network")
         shared = _shared.take(backend)
         try:
-            return cls(await shared.create(limits=limits, envs=envs), backend)
+            return cls(await shared.create(limits=limits, envs=envs, network=policy), backend)
         except BaseException:
             await _shared.give_back(backend)
             raise
@@ -124,6 +126,21 @@ class Sandbox:
     def files(self) -> Files:
         return self._box.files
 
+    async def snapshot(self) -> Snapshot:
+        """See `SandboxBox.snapshot`. Worth nothing once the last sandbox of this backend and event loop is killed."""
+        return await self._box.snapshot()
+
+    async def restore(self, snapshot: Snapshot, /) -> None:
+        """See `SandboxBox.restore`."""
+        await self._box.restore(snapshot)
+
+    async def fork(self, n: int = 1) -> list["Sandbox"]:
+        """See `SandboxBox.fork`; each copy is to be killed like the original."""
+        forks = await self._box.fork(n)
+        for _ in forks:
+            _shared.take(self._backend_name)
+        return [Sandbox(fork, self._backend_name) for fork in forks]
+
     async def kill(self) -> None:
         """Ends every process in it and reclaims what it held. Idempotent."""
         if self._closed:
@@ -141,11 +158,9 @@ class Sandbox:
         await self.kill()
 
 
-def _check_supported(image: str, network: object) -> None:
+def _check_supported(image: str) -> None:
     if image not in _IMAGES:
         raise UserError(f"no image {image!r}", where="image", fix=f"use one of: {', '.join(_IMAGES)}")
-    if network is not None:
-        raise UserError(f"network {network!r} is not supported", where="network", fix="use None: no network")
 
 
 class SyncSandbox:
@@ -167,7 +182,7 @@ class SyncSandbox:
         cls,
         *,
         image: str = "host",
-        network: None = None,
+        network: Sequence[str] | None = None,
         limits: Limits = Limits(),
         envs: Mapping[str, str] | None = None,
         backend: str = "process",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
 from burnish.sandbox.base import ExecResult, Level, LimitName, SandboxFileError, Snapshot
+from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
 HOME = "/home/agent"
@@ -173,6 +174,9 @@ class MemorySandbox:
         state = self._state
         return [await state.create(limits=state.limits, envs=state.envs, files=dict(state.files)) for _ in range(n)]
 
+    def set_network(self, policy: NetworkPolicy) -> None:
+        raise UserError("the memory backend has no network", where="set_network")
+
     async def restore(self, snapshot: Snapshot) -> None:
         self._state.check_alive()
         files = held_files(snapshot)
@@ -321,8 +325,16 @@ class MemoryBackend:
         return frozenset({"files", "snapshot", "limits.wall", "limits.output"})
 
     async def create(
-        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: Snapshot | None = None
+        self,
+        *,
+        limits: Limits = Limits(),
+        envs: Mapping[str, str] | None = None,
+        snapshot: Snapshot | None = None,
+        network: NetworkPolicy | None = None,
+        on_network: Callable[[NetworkRecord], None] | None = None,
     ) -> MemorySandbox:
+        if network is not None:
+            raise UserError("the memory backend has no network", where="network", fix="leave it out")
         return await self._create(limits=limits, envs=envs, files=held_files(snapshot) if snapshot else {})
 
     async def _create(

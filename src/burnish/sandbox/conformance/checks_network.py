@@ -1,9 +1,11 @@
-"""Network: none."""
+"""Network: none, or what a policy names."""
 
+import asyncio
 import contextlib
 import socket
 
-from burnish.sandbox.conformance.suite import Bench, Registry, expect
+from burnish.sandbox.conformance.suite import LIMITS, Bench, Registry, expect, tail
+from burnish.sandbox.network import NetworkPolicy, NetworkRecord, Verdict
 
 _registry = Registry()
 check = _registry.check
@@ -99,6 +101,59 @@ async def programs_reach_themselves(bench: Bench) -> None:
         "c = socket.create_connection(s.getsockname())\nprint(json.dumps('met'))"
     )
     expect(await bench.probe(source) == "met", "the loopback is down")
+
+
+_ASK = """
+import json, socket, sys
+answers = []
+for target in sys.argv[1:]:
+    with socket.create_connection(("127.0.0.1", 3128), timeout=5) as link:
+        link.sendall(f"CONNECT {target} HTTP/1.1\\r\\nHost: {target}\\r\\n\\r\\n".encode())
+        answer = link.recv(4096).decode().split()[1]
+        if answer == "200":
+            link.sendall(b"ping")
+            answer += " " + link.recv(16).decode()
+        answers.append(answer)
+print(json.dumps(answers))
+"""
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write((await reader.read(16)).upper())
+    await writer.drain()
+    writer.close()
+
+
+@check("network_allowlist", "python")
+async def a_policy_lets_through_what_it_names_and_nothing_else(bench: Bench) -> None:
+    """Through the proxy only, recorded, counted in the result; a new policy replaces the whole of the old one."""
+    server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    other = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    allowed, denied = (f"127.0.0.1:{each.sockets[0].getsockname()[1]}" for each in (server, other))
+    records: list[NetworkRecord] = []
+    policy = NetworkPolicy.parse([allowed])
+    try:
+        async with await bench.backend.create(limits=LIMITS, network=policy, on_network=records.append) as box:
+            ask = ["python3", "-I", "-S", "-c", _ASK, allowed, denied, "169.254.169.254:80"]
+            result = await box.commands.run(ask)
+            expect(result.stdout == b'["200 PING", "403", "403"]\n', f"answers: {tail(result)}")
+            expect(result.network_denials == 2, f"{result.network_denials} denials of 2 were counted")
+            verdicts = [record.allowed for record in records if isinstance(record, Verdict)]
+            expect(verdicts == [True, False, False], f"recorded: {records}")
+            (fork,) = await box.fork()
+            async with fork:
+                result = await fork.commands.run(ask)
+                expect(result.stdout == b'["200 PING", "403", "403"]\n', f"a fork has another policy: {tail(result)}")
+            box.set_network(NetworkPolicy.parse([denied]))
+            result = await box.commands.run(ask)
+            expect(result.stdout == b'["403", "200 PING", "403"]\n', f"after the change: {tail(result)}")
+            host, port = allowed.split(":")
+            direct = f"import socket; socket.create_connection(('{host}', {port}), timeout=2)"
+            result = await box.commands.run(["python3", "-I", "-S", "-c", direct])
+            expect(not result.ok, "there is a way out beside the proxy")
+    finally:
+        server.close()
+        other.close()
 
 
 CHECKS = _registry.all()

@@ -95,11 +95,19 @@ class OciBackend:
         return found | ({"checkpoint"} & CAPABILITIES.keys() if self.level == "gvisor" else set())
 
     async def create(
-        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: object | None = None
+        self,
+        *,
+        limits: Limits = Limits(),
+        envs: Mapping[str, str] | None = None,
+        snapshot: object | None = None,
+        network: object | None = None,
+        on_network: object | None = None,
     ) -> OciBox:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
         if snapshot is not None:
             raise UserError("this backend restores no snapshots", where="sandbox", fix="use the `process` backend")
+        if network is not None:
+            raise UserError("this backend has no network", where="sandbox", fix="use the `process` backend")
         await self._started()
         assert self._options is not None
         box = await self._create(self._options, limits, envs or {})

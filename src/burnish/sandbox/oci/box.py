@@ -76,6 +76,10 @@ class OciBox:
         """Not declared. Raises UserError."""
         raise UserError("this backend forks no sandboxes", where="sandbox", fix="use the `process` backend")
 
+    def set_network(self, policy: object) -> NoReturn:
+        """Not declared. Raises UserError."""
+        raise UserError("this backend has no network", where="sandbox", fix="use the `process` backend")
+
     async def restore(self, snapshot: object, /) -> NoReturn:
         """Not declared. Raises UserError."""
         raise UserError("this backend restores no snapshots", where="sandbox", fix="use the `process` backend")

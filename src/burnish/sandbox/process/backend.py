@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from burnish.errors import SandboxError
 from burnish.observe.emit import emit
 from burnish.sandbox.base import Level, Snapshot
+from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.environment import base_environment
 from burnish.sandbox.process.generation import Generation, describe_status
 from burnish.sandbox.process.launch import GONE_S, HostProcess
+from burnish.sandbox.process.proxied import ENVIRONMENT, BoxNetwork, OnNetwork
 from burnish.sandbox.process.snapshots import LayerTable, ProcessSnapshot
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
@@ -27,6 +29,7 @@ _MAX_DEATHS, _DEATHS_WITHIN_S = 3, 60.0  # of hosts; one more is no accident
 _ALWAYS = frozenset(
     {
         "shell", "python", "files", "snapshot", "isolation", "network_none", "confinement",
+        "network_allowlist",
         "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files", "reports.memory",
         "reports.usage",
     }
@@ -52,6 +55,7 @@ class ProcessBackend:
         self._is_closed = False
         self._boxes: dict[str, ProcessBox] = {}  # until they are killed or dead
         self._lives: dict[str, tuple[Generation, ProcessBox]] = {}  # until the host says that they are gone
+        self._networks: set[BoxNetwork] = set()
         self._copies: dict[str, asyncio.Future[str]] = {}  # layer -> what went wrong, or nothing
         self._layers = LayerTable(self._drop_layer)
         self._family_of: dict[str, str] = {}  # layer -> family
@@ -87,31 +91,43 @@ class ProcessBackend:
         return frozenset(found)
 
     async def create(
-        self, *, limits: Limits = Limits(), envs: Mapping[str, str] | None = None, snapshot: Snapshot | None = None
+        self,
+        *,
+        limits: Limits = Limits(),
+        envs: Mapping[str, str] | None = None,
+        snapshot: Snapshot | None = None,
+        network: NetworkPolicy | None = None,
+        on_network: OnNetwork | None = None,
     ) -> ProcessBox:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
         if snapshot is not None:
             require_held(snapshot)
         assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
         await self._started()
-        spare = None if snapshot is not None else self._take_spare(limits)
-        box = spare or self._new_box(limits, snapshot)
-        box.envs = {**self._environment, **(envs or {})}
-        if snapshot is None:
+        is_plain = snapshot is None and network is None  # those can be made ahead
+        proxied = None if network is None else BoxNetwork(network, on_network)
+        box = (self._take_spare(limits) if is_plain else None) or self._new_box(limits, snapshot, proxied)
+        box.envs = {**self._environment, **(ENVIRONMENT if proxied else {}), **(envs or {})}
+        if is_plain:
             self._recent.append(time.monotonic())
             asyncio.get_running_loop().call_soon(self._refill, limits)
         try:
             await self.until_ready(box.generation)
         except BaseException:
             self.retire(box.generation, "its creation was given up")
+            await self._close_network(box)
             raise
         self._boxes[box.id] = box
         emit("sandbox.create", id=box.id)
         return box
 
-    def _new_box(self, limits: Limits, snapshot: ProcessSnapshot | None) -> ProcessBox:
+    def _new_box(
+        self, limits: Limits, snapshot: ProcessSnapshot | None = None, network: BoxNetwork | None = None
+    ) -> ProcessBox:
         name = f"{os.getpid()}-{self.host_pid}-{next(self._numbers)}"
-        box = ProcessBox(name, snapshot.family if snapshot else name, limits, self)
+        box = ProcessBox(name, snapshot.family if snapshot else name, limits, network, self)
+        if network is not None:
+            self._networks.add(network)
         box.live(self.begin(box, snapshot.stack if snapshot else ()))
         return box
 
@@ -131,7 +147,7 @@ class ProcessBackend:
         now = time.monotonic()
         demand = sum(moment > now - _DEMAND_S for moment in self._recent)
         while len(self._spares) < (demand if self._pool is None else self._pool):
-            self._spares.append(self._new_box(limits, None))
+            self._spares.append(self._new_box(limits))
 
     # -- for its sandboxes -------------------------------------------------------------------------------------------
 
@@ -151,6 +167,7 @@ class ProcessBackend:
             "memory_bytes": box.limits.memory_bytes,
             "num_pids": box.limits.num_pids,
             "disk_bytes": max(_LEAST_DISK_BYTES, box.limits.disk_bytes - self._layers.used_bytes(stack)),
+            "proxied": box.network is not None,
         }
         self._host.post(request, [theirs.detach()])
         return generation
@@ -169,6 +186,10 @@ class ProcessBackend:
         except TimeoutError:
             self.retire(generation, f"not created within {CREATE_S:g} s")
             raise SandboxError(f"create: no sandbox within {CREATE_S:g} s") from None
+        box = self._lives[generation.name][1] if generation.name in self._lives else None
+        if box is not None and box.network is not None and generation.listener >= 0:
+            listener, generation.listener = generation.listener, -1
+            await box.network.serve(listener)
 
     async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
         """See `Lives.take_layer`."""
@@ -197,7 +218,13 @@ class ProcessBackend:
                     await asyncio.shield(gone)
         except TimeoutError:
             raise SandboxError(f"sandbox {box.id}: not reclaimed within {GONE_S:g} s") from None
+        await self._close_network(box)
         self._end_box(box, "it was killed")
+
+    async def _close_network(self, box: ProcessBox) -> None:
+        if box.network is not None:
+            await box.network.close()
+            self._networks.discard(box.network)
 
     async def _copy_layer(self, generation: Generation, layer: str, family: str, upper: int) -> None:
         """Stops the processes inside, copies, and lets them go on."""
@@ -235,6 +262,8 @@ class ProcessBackend:
         self._is_closed = True
         for generation, _ in self._lives.values():
             generation.bury("the sandbox backend was closed")
+        for network in self._networks:
+            await network.close()
         if self._host is not None:
             await self._host.close()
 

@@ -90,10 +90,12 @@ def _become_box(nursery: Nursery, owner: socket.socket, meter: Meter, message: M
         most = _MEMORY_PER_PROCESS * message["memory_bytes"]
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     try:
-        upper = confine.confine(plan)
+        passed = [confine.listen_for_proxy()] if message["proxied"] else []
+        passed.append(confine.confine(plan))
     except OSError as error:
         wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
         return
-    wire.send(owner, {"ready": message["uid"]}, [upper])
-    os.close(upper)
+    wire.send(owner, {"ready": message["uid"]}, passed)
+    for descriptor in passed:
+        os.close(descriptor)
     Supervisor(owner, nursery.lifeline, meter).serve()

@@ -8,9 +8,11 @@ from typing import Protocol
 
 from burnish.errors import SandboxError, UserError
 from burnish.sandbox.base import ExecResult, SandboxFileError, Snapshot
+from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import Generation
 from burnish.sandbox.process.output import PipeReader
+from burnish.sandbox.process.proxied import BoxNetwork, OnNetwork, require_network
 from burnish.sandbox.process.snapshots import ProcessSnapshot
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
@@ -43,7 +45,13 @@ class Lives(Protocol):
         ...
 
     def create(
-        self, *, limits: Limits, envs: Mapping[str, str] | None, snapshot: Snapshot | None
+        self,
+        *,
+        limits: Limits,
+        envs: Mapping[str, str] | None,
+        snapshot: Snapshot | None,
+        network: NetworkPolicy | None,
+        on_network: OnNetwork | None,
     ) -> Awaitable["ProcessBox"]:
         """See `SandboxBackend.create`."""
         ...
@@ -56,8 +64,9 @@ class Lives(Protocol):
 class ProcessBox:
     """A live sandbox of the `process` backend. Made by the backend; see `SandboxBox` for the contract."""
 
-    def __init__(self, name: str, family: str, limits: Limits, lives: Lives) -> None:
+    def __init__(self, name: str, family: str, limits: Limits, network: BoxNetwork | None, lives: Lives) -> None:
         self._name, self._limits, self._lives = name, limits, lives
+        self.network = network
         self._change = asyncio.Lock()  # held while one life ends and the next begins
         self._generation: Generation
         self.family = family
@@ -125,7 +134,7 @@ class ProcessBox:
         if n < 1:
             raise UserError(f"{n} copies", where="fork", fix="ask for at least one")
         async with await self.snapshot() as snapshot:
-            made = [self._lives.create(limits=self._limits, envs=self.envs, snapshot=snapshot) for _ in range(n)]
+            made = [self._fork_of(snapshot) for _ in range(n)]
             results = await asyncio.gather(*made, return_exceptions=True)
         failures = [result for result in results if isinstance(result, BaseException)]
         boxes = [result for result in results if isinstance(result, ProcessBox)]
@@ -133,6 +142,16 @@ class ProcessBox:
             await asyncio.gather(*(box.kill() for box in boxes))
             raise failures[0]
         return boxes
+
+    def _fork_of(self, snapshot: Snapshot) -> Awaitable["ProcessBox"]:
+        policy, on_network = (self.network.policy, self.network.on_record) if self.network else (None, None)
+        return self._lives.create(
+            limits=self._limits, envs=self.envs, snapshot=snapshot, network=policy, on_network=on_network
+        )
+
+    def set_network(self, policy: NetworkPolicy) -> None:
+        """See `SandboxBox.set_network`."""
+        require_network(self.network).set_policy(policy)
 
     async def restore(self, snapshot: Snapshot) -> None:
         """See `SandboxBox.restore`."""
@@ -173,7 +192,7 @@ class ProcessBox:
 
 
 def require_held(snapshot: Snapshot) -> None:
-    """Raises UserError for a snapshot of another backend, or one that was released; SandboxError for one that is lost."""
+    """Raises UserError for a snapshot of another backend or one that was released, SandboxError for a lost one."""
     if not isinstance(snapshot, ProcessSnapshot):
         raise UserError(f"snapshot {snapshot.id} is of another backend", fix="use one that this backend took")
     if not snapshot.is_held:
@@ -216,14 +235,18 @@ class ProcessCommands:
             for reader in (stdout, stderr):
                 self._box.give_output(reader.writer)
                 fds.append(reader.writer)
+            before = self._box.network.num_denials if self._box.network else 0
             answer, _ = await self._box.call(request, fds, deadline_s=timeout_s + ANSWER_GRACE_S)
-            return _result(answer, stdout.finish(), stderr.finish())
+            num_denials = self._box.network.num_denials - before if self._box.network else None
+            return _result(answer, stdout.finish(), stderr.finish(), num_denials)
         finally:
             stdout.close()
             stderr.close()
 
 
-def _result(answer: Message, stdout: tuple[bytes, int], stderr: tuple[bytes, int]) -> ExecResult:
+def _result(
+    answer: Message, stdout: tuple[bytes, int], stderr: tuple[bytes, int], num_denials: int | None
+) -> ExecResult:
     num_dropped = stdout[1] + stderr[1]
     return ExecResult(
         exit_code=answer.get("code"),
@@ -238,6 +261,7 @@ def _result(answer: Message, stdout: tuple[bytes, int], stderr: tuple[bytes, int
         peak_memory_bytes=answer.get("peak"),
         oom_killed=answer.get("oom"),
         num_left=answer.get("num_left"),
+        network_denials=num_denials,
     )
 
 

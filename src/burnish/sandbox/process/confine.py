@@ -14,6 +14,8 @@ from burnish.sandbox.process import syscalls, template
 from burnish.sandbox.process.cgroups import write_value
 
 NUM_OPEN_FILES = 1024
+PROXY_PORT = 3128  # on the loopback of a sandbox that has a network
+_BACKLOG = 64
 STACK_BYTES = 8 << 20
 INSIDE_UID = 1000  # the sandbox's user when it has a user namespace of its own
 _INODE_BYTES = 4096  # one inode is allowed for every so many bytes of disk limit, and a few to start with
@@ -149,6 +151,14 @@ def _bring_loopback_up() -> None:
     """Programs expect to reach themselves at 127.0.0.1; nothing else is in this network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH22x", b"lo", _IFF_UP_RUNNING))
+
+
+def listen_for_proxy() -> int:
+    """A listening socket inside, to be served outside."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
+        listener.bind(("127.0.0.1", PROXY_PORT))
+        listener.listen(_BACKLOG)
+        return listener.detach()
 
 
 def _set_host_name() -> None:

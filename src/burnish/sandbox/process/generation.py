@@ -22,6 +22,7 @@ class Generation:
         """`owns_output`: pipes must be given to the sandbox's uid, so that programs may reopen them."""
         self.name, self.stack = name, stack
         self.upper = -1  # a descriptor of the file system that holds what this life wrote
+        self.listener = -1  # inside, for the proxy; until somebody takes it
         self.output_owner: int | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -47,9 +48,10 @@ class Generation:
             self._death = SandboxError(f"sandbox {self.name}: {cause}", evidence=evidence)
             self._first_cause = cause
         self._channel.close()
-        if self.upper >= 0:
-            os.close(self.upper)
-            self.upper = -1
+        for descriptor in (self.upper, self.listener):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.upper = self.listener = -1
         if not self.ready.done():
             self.ready.set_exception(self.fresh_death())
             self.ready.exception()  # a creation that was given up has nobody to tell
@@ -90,6 +92,7 @@ class Generation:
     def _on_message(self, message: Message, fds: list[int]) -> None:
         if "ready" in message:
             self.upper = fds.pop()
+            self.listener = fds.pop() if fds else -1
             self.output_owner = message["ready"] if self._owns_output else None
             if not self.ready.done():
                 self.ready.set_result(None)

@@ -6,16 +6,17 @@ signal and by the end of a pipe (the lifeline) whose writing end only the host h
 
 Requests:
 
-    {"op": "create", "box", "family", "stack", "memory_bytes", "num_pids", "disk_bytes"} + the sandbox's end of a socket
+    {"op": "create", "box", "family", "stack", "memory_bytes", "num_pids", "disk_bytes", "proxied"}
+        + the sandbox's end of a socket
     {"op": "kill", "box"}
     {"op": "keep", "layer", "family"} + descriptor    the files of a sandbox become a layer (see layers.py)
     {"op": "copy", "layer", "family"} + descriptor    the same, by copying them
     {"op": "drop", "layer"}
 
 Events: {"hello": {...}} once, {"refused": box, "cause"}, {"gone": box, "status"}, {"copied": layer, "cause"}.
-A created sandbox answers on its own socket: {"ready": uid} + a descriptor of the file system with its files, or
-{"failed": cause}. Sandboxes and layers of one family (forks and snapshots of each other) share a uid, so that they own
-each other's files; no two families do.
+A created sandbox answers on its own socket: {"ready": uid} + its listening socket if it is to be proxied + a descriptor
+of the file system with its files, or {"failed": cause}. Sandboxes and layers of one family (forks and snapshots of each
+other) share a uid, so that they own each other's files; no two families do.
 """
 
 import contextlib
