@@ -1,10 +1,9 @@
 """The rows about many sandboxes and their state: fork, restore, a thousand idle ones, audit and limits on against off.
 
-Each is one function from the figures to nothing. Where a feature is not there, the row is reported as missed.
+Each is one function from the figures to nothing.
 """
 
 import asyncio
-import inspect
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from _sandbox_figures import TRUE, Figures, Turn, p50, since_ms, take_turns
+from burnish.sandbox.audit import AuditLog
+from burnish.sandbox.audited import AuditedBox
 from burnish.sandbox.process.backend import ProcessBackend
-from burnish.sandbox.process.box import ProcessBox
 from burnish.types import Limits
 
 FORK_BAR_MS, FORK_100_BAR_MS, RESTORE_BAR_MS = 3.0, 300.0, 5.0
@@ -25,16 +25,9 @@ _MARKER = "marker"
 _KERNEL_KEYS = ("Slab", "KernelStack", "PageTables", "Percpu")
 
 
-def takes(*names: str) -> bool:
-    """Whether ProcessBackend has these parameters."""
-    return set(names) <= set(inspect.signature(ProcessBackend).parameters)
-
-
-def new_backend(**settings: Any) -> Any:
-    """A backend without a pool, where it could have one, unless `settings` say otherwise."""
-    if takes("pool"):
-        settings.setdefault("pool", 0)
-    return ProcessBackend(**settings)
+def new_backend(*, pool: int = 0) -> ProcessBackend:
+    """A backend without a pool, unless one is asked for."""
+    return ProcessBackend(pool=pool)
 
 
 async def exec_ms(box: Any) -> float:
@@ -51,9 +44,6 @@ async def exec_ms(box: Any) -> float:
 
 async def fork_row(figures: Figures, *, quick: bool) -> None:
     """fork(1) and fork(100), with little and with much in the parent's upper layer."""
-    if not hasattr(ProcessBox, "fork"):
-        figures.missing("fork", "not built yet: box.fork", bar=f"<= {FORK_BAR_MS:g} ms, 100 <= {FORK_100_BAR_MS:g} ms")
-        return
     num_one, num_many = (3, 1) if quick else (20, 5)
     sizes = {"1mb": _MB, "64mb": 64 * _MB} if quick else {"1mb": _MB, "1gb": 1024 * _MB}
     async with new_backend() as backend:
@@ -103,10 +93,6 @@ async def _filled_box(backend: Any, num_bytes: int) -> Any:
 
 async def restore_row(figures: Figures, *, quick: bool) -> None:
     """Back to a snapshot, after something was written over it."""
-    if not (hasattr(ProcessBox, "snapshot") and hasattr(ProcessBox, "restore")):
-        reason = "not built yet: box.snapshot and box.restore"
-        figures.missing("restore", reason, bar=f"p50 <= {RESTORE_BAR_MS:g} ms")
-        return
     async with new_backend() as backend, await _filled_box(backend, _MB) as box:
         turn = Turn(run=_restore_turn(box))
         found = await take_turns([turn], num_rounds=5 if quick else 300)
@@ -246,12 +232,10 @@ def _memory_group(pid: int) -> tuple[str, int | None]:
 
 
 async def audit_row(figures: Figures, folder: Path, *, quick: bool) -> None:
-    """exec with the audit log and the limits on, and with both off, in turns."""
-    if not takes("audit"):
-        figures.missing("exec_audit_limits_on_over_off", "not built yet: audit", bar=f"<= {AUDIT_BAR:g} x")
-        return
-    on, off = new_backend(audit=folder / "audit.jsonl"), new_backend(audit=None)
-    async with on, off, await on.create() as box_on, await off.create() as box_off:
+    """exec with the audit log and without, in turns. Limits cannot be switched off."""
+    async with new_backend() as backend, await backend.create() as box_off:
+        log = AuditLog(folder / "audit.jsonl")
+        box_on = AuditedBox(box_off, log)
         await exec_ms(box_on)
         await exec_ms(box_off)
 
@@ -264,5 +248,6 @@ async def audit_row(figures: Figures, folder: Path, *, quick: bool) -> None:
         found = await take_turns([Turn(run=run_on), Turn(run=run_off)], num_rounds=20 if quick else 3000)
     for figure, values in found.items():
         figures.samples(figure, values)
+    log.close()
     ratio = p50(found["exec_audit_on"]) / p50(found["exec_audit_off"])
-    figures.value("exec_audit_limits_on_over_off", ratio, "x", bar=AUDIT_BAR)
+    figures.value("exec_audit_on_over_off", ratio, "x", bar=AUDIT_BAR)

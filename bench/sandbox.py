@@ -23,7 +23,7 @@ from typing import Any
 from _sandbox_figures import TRUE, Figures, Turn, p50, since_ms, spawn, take_turns
 from _sandbox_leaks import leaks_row
 from _sandbox_peers import AbsentError, Floor, Peer, Skeleton, find_peers
-from _sandbox_state import audit_row, exec_ms, fork_row, idle_row, new_backend, restore_row, takes
+from _sandbox_state import audit_row, exec_ms, fork_row, idle_row, new_backend, restore_row
 from burnish.errors import SandboxError, UserError
 
 FLOOR_BAR, COLD_P99_BAR_MS, WARM_BAR_MS, EXEC_BAR, RATE_BAR = 2.5, 15.0, 1.5, 1.5, 250.0
@@ -41,11 +41,9 @@ class Latencies:
         self._floor, self._peers, self._cold, self._warm, self._box = floor, peers, cold, warm, box
 
     def turns(self) -> list[Turn]:
-        runs = [self.cold, self.exec, self.subprocess_run, self.posix_spawn]
+        runs = [self.cold, self.warm, self.exec, self.subprocess_run, self.posix_spawn]
         if self._floor is not None:
             runs.append(self.floor)
-        if self._warm is not None:
-            runs.append(self.warm)
         ours = [Turn(run=run) for run in runs]
         return ours + [Turn(run=_peer_run(p), every=1 if p.name == "bwrap" else PEER_EVERY) for p in self._peers]
 
@@ -102,14 +100,13 @@ async def latency_rows(figures: Figures, floor: Floor | None, peers: list[Peer],
     start_s = time.perf_counter()
     async with new_backend() as cold, await cold.create() as box:
         figures.value("host_start_and_create", since_ms(start_s), "ms")
-        warm = new_backend(pool=POOL_SIZE) if takes("pool") else None
+        warm = new_backend(pool=POOL_SIZE)
         try:
             turns = Latencies(floor, peers, cold, warm, box).turns()
             await take_turns(turns, num_rounds=2)  # warm-up
             found = await take_turns(turns, num_rounds=num_rounds)
         finally:
-            if warm is not None:
-                await warm.close()
+            await warm.close()
     if floor is not None:
         figures.samples("floor", found["floor"])
         figures.samples("floor_in_a_row", floor.loop_ms(num_rounds))
@@ -134,10 +131,7 @@ def cold_figures(figures: Figures, found: Mapping[str, list[float]], peers: list
         theirs = p50(found[f"{peer.name}_removed"])
         figures.value(f"cold_create_over_{peer.name}", cold / theirs, "x", bar=PEER_BAR)
         figures.value(f"cold_create_removed_over_{peer.name}", p50(found["cold_create_removed"]) / theirs, "x")
-    if "warm_create" in found:
-        figures.samples("warm_create", found["warm_create"], p50_bar=WARM_BAR_MS)
-    else:
-        figures.missing("warm_create", "not built yet: a pool", bar=f"p50 <= {WARM_BAR_MS:g} ms")
+    figures.samples("warm_create", found["warm_create"], p50_bar=WARM_BAR_MS)
 
 
 async def rate_row(figures: Figures, *, quick: bool) -> None:

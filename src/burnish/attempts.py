@@ -8,6 +8,7 @@ from burnish.observe.emit import emit
 from burnish.reward.grade import Grader
 from burnish.rollout.loop import RolloutSetup, last_code, run_rollout
 from burnish.rollout.render import Renderer
+from burnish.sandbox.audited import trajectory as audited_trajectory
 from burnish.types import Attempt, Measured, Task, Trajectory, Unmeasured
 
 
@@ -27,6 +28,7 @@ class AttemptRunner:
         return attempt
 
     async def _try(self, ticket: Ticket) -> Attempt:
+        audited_trajectory.set(ticket.id)  # of this task only
         trajectory = await run_rollout(
             self.setup, ticket.task, id=ticket.id, group_id=ticket.group_id, seed=ticket.seed
         )

@@ -7,7 +7,8 @@ RUN/journal/           every attempt and every step, see flow/journal.py
 RUN/commit.json        the newest committed step and its checkpoint; replaced atomically, the one thing a resume trusts
 RUN/checkpoints/       step-000010/: Hugging Face weights (fp32) and optimizer state
 RUN/weights/           v000012/: published versions for the engine, the newest few
-RUN/eval-before.json, eval-after.json, summary.json, report.html, logs/
+RUN/logs/              of engine and learner; sandbox-audit.jsonl: what every sandbox was asked to do, chained
+RUN/eval-before.json, eval-after.json, summary.json, report.html
 RUN/model/             the trained model, as a Hugging Face folder
 """
 

@@ -59,11 +59,11 @@ class AuditedBackend:
         on_network: Callable[[NetworkRecord], None] | None = None,
     ) -> "AuditedBox":
         """See `SandboxBackend.create`."""
-        on_behalf_of = trajectory.get()
+        on_behalf_of, sandbox = trajectory.get(), ""
 
         def record(verdict: NetworkRecord) -> None:
             event = f"network.{type(verdict).__name__.lower()}"
-            self._log.record(event, trajectory=on_behalf_of, **_plain(verdict))
+            self._log.record(event, sandbox=sandbox, trajectory=on_behalf_of, **_plain(verdict))
             if on_network is not None:
                 on_network(verdict)
 
@@ -74,6 +74,7 @@ class AuditedBackend:
         except SandboxError as error:
             self._log.record("create.failed", trajectory=trajectory.get(), cause=error.cause)
             raise
+        sandbox = box.id
         audited = AuditedBox(box, self._log)
         self._log.record(
             "create",
