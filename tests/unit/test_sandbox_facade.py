@@ -35,7 +35,7 @@ async def test_sandboxes_of_one_loop_share_a_backend_until_the_last_is_gone() ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"image": "ubuntu"}, "image: no image 'ubuntu'\n  fix: use one of: host"),
+        ({"image": "ubuntu", "backend": "memory"}, "image: the memory backend has no images"),
         ({"network": "all"}, "network: a list of rules is needed"),
         ({"backend": "docker"}, "no sandbox backend 'docker'\n  fix: use one of: gvisor, memory, process"),
     ],

@@ -12,7 +12,7 @@ from typing import Any
 
 from burnish.errors import SandboxError
 from burnish.sandbox.audit import AuditLog
-from burnish.sandbox.base import ExecResult, Level, SandboxBackend, SandboxBox, SandboxFileError, Snapshot
+from burnish.sandbox.base import HOST_IMAGE, ExecResult, Level, SandboxBackend, SandboxBox, SandboxFileError, Snapshot
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
@@ -57,6 +57,7 @@ class AuditedBackend:
         snapshot: Snapshot | None = None,
         network: NetworkPolicy | None = None,
         on_network: Callable[[NetworkRecord], None] | None = None,
+        image: str = HOST_IMAGE,
     ) -> "AuditedBox":
         """See `SandboxBackend.create`."""
         on_behalf_of, sandbox = trajectory.get(), ""
@@ -69,7 +70,12 @@ class AuditedBackend:
 
         try:
             box = await self._backend.create(
-                limits=limits, envs=envs, snapshot=snapshot, network=network, on_network=record if network else None
+                limits=limits,
+                envs=envs,
+                snapshot=snapshot,
+                network=network,
+                on_network=record if network else None,
+                image=image,
             )
         except SandboxError as error:
             self._log.record("create.failed", trajectory=trajectory.get(), cause=error.cause)
@@ -81,6 +87,7 @@ class AuditedBackend:
             sandbox=box.id,
             trajectory=trajectory.get(),
             backend=self._backend.name,
+            image=image,
             snapshot=snapshot.id if snapshot else None,
         )
         return audited

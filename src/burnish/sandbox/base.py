@@ -20,6 +20,8 @@ from burnish.types import Limits
 LimitName = Literal["wall", "memory", "pids", "output", "disk"]
 Level = Literal["none", "process", "gvisor", "microvm"]
 
+HOST_IMAGE = "host"
+
 CAPABILITIES = {
     "shell": "runs /bin/sh lines with the host's programs",
     "python": "has python3",
@@ -36,6 +38,7 @@ CAPABILITIES = {
     "limits.disk": "bytes and inodes written are bounded; the result names the limit",
     "limits.open_files": "the number of descriptors of a process is bounded",
     "checkpoint": "saves a sandbox with its memory and processes, and continues from there",
+    "images": "starts from images of the store (docs/images.md)",
     "isolation": "nothing of the host or of another sandbox is visible, and the system directories are read-only",
     "network_none": "no packet leaves",
     "network_allowlist": "what a policy allows can be reached, through a proxy that records every verdict",
@@ -207,11 +210,13 @@ class SandboxBackend(Protocol):
         snapshot: Snapshot | None = None,
         network: NetworkPolicy | None = None,
         on_network: Callable[[NetworkRecord], None] | None = None,
+        image: str = HOST_IMAGE,
     ) -> SandboxBox:
         """A fresh sandbox, or one with the files of a snapshot. `envs` are added to the environment of every command.
 
         `network`: None is no network at all. With a policy, programs find a proxy in `http_proxy`, `https_proxy` and
         `all_proxy`, which is the only way out, and which `SandboxBox.set_network` tells what to allow from then on.
+        `image` is "host", this machine's programs read-only, or an image of the store; a snapshot brings its own.
         `on_network` hears of every verdict and of every connection's end; when it raises, all connections are cut.
 
         Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs.

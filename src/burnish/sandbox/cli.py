@@ -41,6 +41,7 @@ def run_command(
     ] = None,
     timeout_s: Annotated[float, typer.Option(min=0.001, help="Seconds.")] = DEFAULTS.wall_s,
     memory_mb: Annotated[int, typer.Option(min=1, help="Megabytes of memory.")] = DEFAULTS.memory_bytes >> 20,
+    image: Annotated[str, typer.Option(help="This machine's programs, or an image of the store.")] = "host",
     allow: Annotated[
         list[str] | None, typer.Option(help="What the network may reach, such as pypi.org:443. Default: nothing.")
     ] = None,
@@ -53,7 +54,7 @@ def run_command(
     content = {file.name: _read(file) for file in files or []}
     limits = replace(DEFAULTS, wall_s=timeout_s, memory_bytes=memory_mb << 20, output_bytes=16 << 20)
     network = NetworkPolicy.parse(allow, where="--allow") if allow else None
-    result = asyncio.run(_run_once(backend, command, stdin, content, limits, network, audit))
+    result = asyncio.run(_run_once(backend, command, stdin, content, limits, network, image, audit))
     sys.stdout.buffer.write(result.stdout)
     sys.stdout.flush()
     sys.stderr.buffer.write(result.stderr)
@@ -70,13 +71,14 @@ async def _run_once(
     files: dict[str, bytes],
     limits: Limits,
     network: "NetworkPolicy | None",
+    image: str,
     audit: Path | None,
 ) -> "ExecResult":
     from burnish.sandbox import make_backend
 
     made = make_backend(backend, audit=audit)
     try:
-        async with await made.create(limits=limits, network=network) as box:
+        async with await made.create(limits=limits, network=network, image=image) as box:
             for name, data in files.items():
                 await box.files.write(name, data)
             return await box.commands.run(command, stdin=stdin)

@@ -24,7 +24,6 @@ _BACKENDS: dict[str, Callable[[], SandboxBackend]] = {
     "gvisor": OciBackend,
     "memory": MemoryBackend,
 }
-_IMAGES = ("host",)
 
 
 def make_backend(name: str, *, audit: Path | None = None) -> SandboxBackend:
@@ -93,7 +92,7 @@ class Sandbox:
         """A fresh sandbox; kill it, or use `async with`.
 
         Args:
-            image: "host", a read-only view of this machine's system directories.
+            image: "host", a read-only view of this machine's system directories, or an image of the store.
             network: what may be reached, such as ["pypi.org:443", "*.pythonhosted.org:443"]; None, no network.
             limits: what each command may use.
             envs: added to the environment of every command.
@@ -101,11 +100,10 @@ class Sandbox:
 
         Raises UserError for anything else, and what `SandboxBackend.create` raises.
         """
-        _check_supported(image)
         policy = None if network is None else NetworkPolicy.parse(network, where="network")
         shared = _shared.take(backend)
         try:
-            return cls(await shared.create(limits=limits, envs=envs, network=policy), backend)
+            return cls(await shared.create(limits=limits, envs=envs, network=policy, image=image), backend)
         except BaseException:
             await _shared.give_back(backend)
             raise
@@ -156,11 +154,6 @@ class Sandbox:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.kill()
-
-
-def _check_supported(image: str) -> None:
-    if image not in _IMAGES:
-        raise UserError(f"no image {image!r}", where="image", fix=f"use one of: {', '.join(_IMAGES)}")
 
 
 class SyncSandbox:

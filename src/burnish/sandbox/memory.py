@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import ExecResult, Level, LimitName, SandboxFileError, Snapshot
+from burnish.sandbox.base import HOST_IMAGE, ExecResult, Level, LimitName, SandboxFileError, Snapshot
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
@@ -332,7 +332,10 @@ class MemoryBackend:
         snapshot: Snapshot | None = None,
         network: NetworkPolicy | None = None,
         on_network: Callable[[NetworkRecord], None] | None = None,
+        image: str = HOST_IMAGE,
     ) -> MemorySandbox:
+        if image != HOST_IMAGE:
+            raise UserError("the memory backend has no images", where="image", fix="leave it out")
         if network is not None:
             raise UserError("the memory backend has no network", where="network", fix="leave it out")
         return await self._create(limits=limits, envs=envs, files=held_files(snapshot) if snapshot else {})

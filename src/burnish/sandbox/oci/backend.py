@@ -15,7 +15,7 @@ from typing import Any
 import burnish
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import CAPABILITIES, Level
+from burnish.sandbox.base import CAPABILITIES, HOST_IMAGE, Level
 from burnish.sandbox.oci import bundle, checkpoints
 from burnish.sandbox.oci.box import OciBox
 from burnish.sandbox.oci.checkpoints import Saved
@@ -102,10 +102,13 @@ class OciBackend:
         snapshot: object | None = None,
         network: object | None = None,
         on_network: object | None = None,
+        image: str = HOST_IMAGE,
     ) -> OciBox:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
         if snapshot is not None:
             raise UserError("this backend restores no snapshots", where="sandbox", fix="use the `process` backend")
+        if image != HOST_IMAGE:
+            raise UserError("this backend mounts no images", where="sandbox", fix="use the `process` backend")
         if network is not None:
             raise UserError("this backend has no network", where="sandbox", fix="use the `process` backend")
         await self._started()

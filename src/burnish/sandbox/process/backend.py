@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from burnish.errors import SandboxError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import Level, Snapshot
+from burnish.sandbox.base import HOST_IMAGE, Level, Snapshot
+from burnish.sandbox.images.store import ImageStore, default_store_dir
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.environment import base_environment
 from burnish.sandbox.process.generation import Generation, describe_status
 from burnish.sandbox.process.launch import GONE_S, HostProcess
 from burnish.sandbox.process.proxied import ENVIRONMENT, BoxNetwork, OnNetwork
-from burnish.sandbox.process.snapshots import LayerTable, ProcessSnapshot
+from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
 
@@ -29,7 +30,7 @@ _MAX_DEATHS, _DEATHS_WITHIN_S = 3, 60.0  # of hosts; one more is no accident
 _ALWAYS = frozenset(
     {
         "shell", "python", "files", "snapshot", "isolation", "network_none", "confinement",
-        "network_allowlist",
+        "network_allowlist", "images",
         "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files", "reports.memory",
         "reports.usage",
     }
@@ -55,6 +56,8 @@ class ProcessBackend:
         self._is_closed = False
         self._boxes: dict[str, ProcessBox] = {}  # until they are killed or dead
         self._lives: dict[str, tuple[Generation, ProcessBox]] = {}  # until the host says that they are gone
+        self._bases = {HOST_IMAGE: Base()}
+        self._holds = contextlib.ExitStack()  # of images that sandboxes were made from
         self._networks: set[BoxNetwork] = set()
         self._copies: dict[str, asyncio.Future[str]] = {}  # layer -> what went wrong, or nothing
         self._layers = LayerTable(self._drop_layer)
@@ -98,16 +101,18 @@ class ProcessBackend:
         snapshot: Snapshot | None = None,
         network: NetworkPolicy | None = None,
         on_network: OnNetwork | None = None,
+        image: str = HOST_IMAGE,
     ) -> ProcessBox:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
         if snapshot is not None:
             require_held(snapshot)
         assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
         await self._started()
-        is_plain = snapshot is None and network is None  # those can be made ahead
+        base = snapshot.base if snapshot else self._base_of(image)
+        is_plain = snapshot is None and network is None and not base.root  # those can be made ahead
         proxied = None if network is None else BoxNetwork(network, on_network)
-        box = (self._take_spare(limits) if is_plain else None) or self._new_box(limits, snapshot, proxied)
-        box.envs = {**self._environment, **(ENVIRONMENT if proxied else {}), **(envs or {})}
+        box = (self._take_spare(limits) if is_plain else None) or self._new_box(limits, base, snapshot, proxied)
+        box.envs = {**self._environment, **base.envs, **(ENVIRONMENT if proxied else {}), **(envs or {})}
         if is_plain:
             self._recent.append(time.monotonic())
             asyncio.get_running_loop().call_soon(self._refill, limits)
@@ -122,10 +127,10 @@ class ProcessBackend:
         return box
 
     def _new_box(
-        self, limits: Limits, snapshot: ProcessSnapshot | None = None, network: BoxNetwork | None = None
+        self, limits: Limits, base: Base, snapshot: ProcessSnapshot | None = None, network: BoxNetwork | None = None
     ) -> ProcessBox:
         name = f"{os.getpid()}-{self.host_pid}-{next(self._numbers)}"
-        box = ProcessBox(name, snapshot.family if snapshot else name, limits, network, self)
+        box = ProcessBox(name, snapshot.family if snapshot else name, limits, base, network, self)
         if network is not None:
             self._networks.add(network)
         box.live(self.begin(box, snapshot.stack if snapshot else ()))
@@ -147,7 +152,7 @@ class ProcessBackend:
         now = time.monotonic()
         demand = sum(moment > now - _DEMAND_S for moment in self._recent)
         while len(self._spares) < (demand if self._pool is None else self._pool):
-            self._spares.append(self._new_box(limits))
+            self._spares.append(self._new_box(limits, Base()))
 
     # -- for its sandboxes -------------------------------------------------------------------------------------------
 
@@ -164,6 +169,7 @@ class ProcessBackend:
             "box": name,
             "family": box.family,
             "stack": stack,
+            "image": box.base.root,
             "memory_bytes": box.limits.memory_bytes,
             "num_pids": box.limits.num_pids,
             "disk_bytes": max(_LEAST_DISK_BYTES, box.limits.disk_bytes - self._layers.used_bytes(stack)),
@@ -204,9 +210,17 @@ class ProcessBackend:
             self._post({"op": "keep", "layer": layer, "family": family}, [upper])
         return (*generation.stack, layer)
 
-    def snapshot_of(self, stack: tuple[str, ...], family: str, *, was_live: bool) -> ProcessSnapshot:
+    def snapshot_of(self, box: ProcessBox, stack: tuple[str, ...], *, was_live: bool) -> ProcessSnapshot:
         """See `Lives.snapshot_of`."""
-        return ProcessSnapshot(stack, family, self._layers, was_live=was_live)
+        return ProcessSnapshot(stack, box.family, box.base, self._layers, was_live=was_live)
+
+    def _base_of(self, image: str) -> Base:
+        """What an image's name stands for; the image is held from now on. Raises UserError when there is none."""
+        if image not in self._bases:
+            held = self._holds.enter_context(ImageStore().hold(image))
+            root = held.rootfs.relative_to(default_store_dir())
+            self._bases[image] = Base(root=str(root), envs=dict(held.env))
+        return self._bases[image]
 
     async def kill(self, box: ProcessBox) -> None:
         """See `Lives.kill`."""
@@ -266,6 +280,7 @@ class ProcessBackend:
             await network.close()
         if self._host is not None:
             await self._host.close()
+        self._holds.close()
 
     async def __aenter__(self) -> "ProcessBackend":
         return self

@@ -80,6 +80,7 @@ def _become_box(nursery: Nursery, owner: socket.socket, meter: Meter, message: M
         rootless=nursery.rootless,
         disk_bytes=message["disk_bytes"],
         stack=message["stack"],
+        image=message["image"],
         binds=nursery.binds,
         program=nursery.program,
     )

@@ -13,7 +13,7 @@ from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import Generation
 from burnish.sandbox.process.output import PipeReader
 from burnish.sandbox.process.proxied import BoxNetwork, OnNetwork, require_network
-from burnish.sandbox.process.snapshots import ProcessSnapshot
+from burnish.sandbox.process.snapshots import Base, ProcessSnapshot
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
@@ -40,8 +40,8 @@ class Lives(Protocol):
         """The stack with what the generation wrote as its top layer. `live`: copied, because it goes on writing."""
         ...
 
-    def snapshot_of(self, stack: tuple[str, ...], family: str, *, was_live: bool) -> ProcessSnapshot:
-        """A new hold on a stack."""
+    def snapshot_of(self, box: "ProcessBox", stack: tuple[str, ...], *, was_live: bool) -> ProcessSnapshot:
+        """A new hold on a stack of the sandbox's layers."""
         ...
 
     def create(
@@ -64,9 +64,11 @@ class Lives(Protocol):
 class ProcessBox:
     """A live sandbox of the `process` backend. Made by the backend; see `SandboxBox` for the contract."""
 
-    def __init__(self, name: str, family: str, limits: Limits, network: BoxNetwork | None, lives: Lives) -> None:
+    def __init__(
+        self, name: str, family: str, limits: Limits, base: Base, network: BoxNetwork | None, lives: Lives
+    ) -> None:
         self._name, self._limits, self._lives = name, limits, lives
-        self.network = network
+        self.base, self.network = base, network
         self._change = asyncio.Lock()  # held while one life ends and the next begins
         self._generation: Generation
         self.family = family
@@ -117,7 +119,7 @@ class ProcessBox:
                 raise old.fresh_death()
             live = not old.is_idle
             stack = await self._lives.take_layer(old, self.family, live=live)
-            snapshot = self._lives.snapshot_of(stack, self.family, was_live=live)
+            snapshot = self._lives.snapshot_of(self, stack, was_live=live)
             if live:
                 return snapshot
             self._generation = self._lives.begin(self, stack)
@@ -161,7 +163,7 @@ class ProcessBox:
             old = self._generation
             if old.is_dead:
                 raise old.fresh_death()
-            self.family = snapshot.family
+            self.family, self.base = snapshot.family, snapshot.base
             self._generation = self._lives.begin(self, snapshot.stack)
             self._lives.retire(old, "it was taken back to a snapshot")
             await self._lives.until_ready(self._generation)

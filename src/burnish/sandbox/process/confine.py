@@ -3,11 +3,13 @@
 Runs in the child of the host's `clone`, as pid 1 of the new pid namespace, before any request of the owner is read.
 """
 
+import errno
 import fcntl
 import os
 import resource
 import signal
 import socket
+import stat
 import struct
 
 from burnish.sandbox.process import syscalls, template
@@ -33,6 +35,7 @@ class Plan:
         rootless: bool,
         disk_bytes: int,
         stack: "list[str]",
+        image: str,
         binds: "list[str]",
         program: bytes,
     ) -> None:
@@ -40,6 +43,7 @@ class Plan:
         self.rootless = rootless
         self.disk_bytes = disk_bytes
         self.stack = stack  # names of layers, lowest first
+        self.image = image  # a root directory below /images; empty for the machine's own programs
         self.binds = binds
         self.program = program
 
@@ -115,12 +119,15 @@ def _build_root(plan: Plan) -> int:
         _furnish(plan)
     # All options together must fit a page, so layers go by short relative names.
     os.chdir("/layers")
-    lowers = [*(f"{layer}/root" for layer in reversed(plan.stack)), "/lower"]
+    base = [f"/images/{plan.image}", "/bare"] if plan.image else ["/lower"]
+    lowers = [*(f"{layer}/root" for layer in reversed(plan.stack)), *base]
     options = f"lowerdir={':'.join(lowers)},upperdir=/upper/root,workdir=/upper/work,volatile"
     options += ",userxattr" if plan.rootless else ""
     syscalls.mount("overlay", "/box", "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-    for name in plan.binds:
+    for name in ["dev"] if plan.image else plan.binds:
+        _require_directory(f"/box/{name}")
         syscalls.bind(f"/system/{name}", f"/box/{name}")
+    _require_directory("/box/proc")
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("proc", "/box/proc", "proc", flags, "hidepid=2")
     return upper
@@ -131,12 +138,19 @@ def _furnish(plan: Plan) -> None:
     for path in ("/upper/root/home", "/upper/root/home/agent"):
         os.mkdir(path)
     if not plan.rootless:
+        os.chown("/upper/root", plan.uid, plan.uid)
+        os.chown("/upper/root/home/agent", plan.uid, plan.uid)
+    if not plan.rootless and not plan.image:
         os.mkdir("/upper/root/etc")
         for name, content in template.accounts(plan.uid).items():
             with open(f"/upper/root/etc/{name}", "wb") as file:
                 file.write(content)
-        os.chown("/upper/root", plan.uid, plan.uid)
-        os.chown("/upper/root/home/agent", plan.uid, plan.uid)
+
+
+def _require_directory(path: str) -> None:
+    """An image may have put a link there, and a mount would follow it."""
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, f"{path.removeprefix('/box')} of the image is no directory")
 
 
 def _look_like(model: str, target: str) -> None:

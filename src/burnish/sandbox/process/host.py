@@ -6,7 +6,7 @@ signal and by the end of a pipe (the lifeline) whose writing end only the host h
 
 Requests:
 
-    {"op": "create", "box", "family", "stack", "memory_bytes", "num_pids", "disk_bytes", "proxied"}
+    {"op": "create", "box", "family", "stack", "image", "memory_bytes", "num_pids", "disk_bytes", "proxied"}
         + the sandbox's end of a socket
     {"op": "kill", "box"}
     {"op": "keep", "layer", "family"} + descriptor    the files of a sandbox become a layer (see layers.py)
@@ -117,7 +117,7 @@ class Host:
         self._cannot_conceive = False  # it was tried, and nobody has tried since
         self._ending = False
 
-    def build(self, prefixes: "list[str]") -> None:
+    def build(self, prefixes: "list[str]", images: str) -> None:
         """Enters a mount namespace of its own (and a user namespace, without privileges) and builds the template."""
         if self._rootless:
             uid, gid = os.geteuid(), os.getegid()
@@ -130,7 +130,7 @@ class Host:
                 syscalls.unshare(syscalls.CLONE_NEWNS)
         with refusals.explained("building the read-only view of the system"):
             inside_uid = confine.INSIDE_UID if self._rootless else None
-            self._nursery.binds = template.build(prefixes, bind_etc_for=inside_uid)
+            self._nursery.binds = template.build(prefixes, images, bind_etc_for=inside_uid)
             syscalls.empty_bounding_set()
         os.close(self._nursery.proc)
         self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
@@ -360,7 +360,7 @@ def is_rootless() -> bool:
 
 
 def main() -> None:
-    """`argv[1]` is {"source": path of the package's parent, "socket": descriptor, "parent": pid, "prefixes": [...]}."""
+    """`argv[1]`: {"source": the package's parent, "socket": descriptor, "parent": pid, "prefixes": [...], "images"}."""
     settings = json.loads(sys.argv[1])
     owner = socket.socket(fileno=settings["socket"])
     owner.set_inheritable(False)
@@ -376,7 +376,7 @@ def main() -> None:
         cgroups.reap_dead()
         groups = cgroups.detect(os.getpid())
         host = Host(owner, rootless=is_rootless(), groups=groups)
-        host.build(settings["prefixes"])
+        host.build(settings["prefixes"], settings["images"])
         gc.collect()
         gc.freeze()
         wire.send(owner, {"hello": host.hello()})

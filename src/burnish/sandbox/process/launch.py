@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import burnish
-from burnish.errors import SandboxError, UserError
+from burnish.errors import SandboxError, UserError, boundary
+from burnish.sandbox.images.store import default_store_dir
 from burnish.sandbox.process import cgroups
 from burnish.sandbox.process.channel import Channel
 from burnish.sandbox.process.environment import interpreter_prefixes
@@ -52,6 +53,7 @@ class HostProcess:
             "socket": theirs.fileno(),
             "parent": os.getpid(),
             "prefixes": interpreter_prefixes(),
+            "images": str(_image_folder()),
         }
         try:
             self._process = subprocess.Popen(
@@ -148,6 +150,14 @@ class HostProcess:
         await asyncio.to_thread(_reap_groups, self._process.pid)
         os.close(self._log)
         self._log = -1
+
+
+def _image_folder() -> Path:
+    """The image store's folder, made now, since a host cannot look for it later."""
+    folder = default_store_dir()
+    with boundary(SandboxError, during="make the image store's folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _reap_groups(host_pid: int) -> None:

@@ -1,7 +1,19 @@
 """Layers on the owner's side: who needs which, and the snapshots that people hold."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Base:
+    """What lies below all layers. `root` empty: this machine's programs; else an image's root, below the store.
+
+    Example: Base(root="images/6f1c.../rootfs", envs={"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    """
+
+    root: str = ""
+    envs: Mapping[str, str] = field(default_factory=dict)
 
 
 class LayerTable:
@@ -46,8 +58,8 @@ class LayerTable:
 class ProcessSnapshot:
     """The files of a sandbox at one moment; see `burnish.sandbox.base.Snapshot`."""
 
-    def __init__(self, stack: tuple[str, ...], family: str, table: LayerTable, *, was_live: bool) -> None:
-        self.stack, self.family = stack, family
+    def __init__(self, stack: tuple[str, ...], family: str, base: Base, table: LayerTable, *, was_live: bool) -> None:
+        self.stack, self.family, self.base = stack, family, base
         self._table = table
         self._was_live = was_live
         self._held = True

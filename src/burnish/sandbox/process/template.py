@@ -3,6 +3,8 @@
 The host enters it and forgets the machine's root, so that a sandbox's mount namespace is a copy of a few mounts:
 
     /lower     the skeleton, lower layer of every sandbox's overlay: empty directories, links, /etc
+    /bare      the same without the machine's programs, below an image
+    /images    the image store, read-only
     /system    what is bound over it, read-only: /usr, /dev, /etc (rootless), the interpreter's prefix
     /layers    the files of earlier sandboxes, each a mount of its own: layers between skeleton and upper (layers.py)
     /upper     mount point for a sandbox's own tmpfs (bytes and inodes limited), which holds the overlay's upper layer
@@ -42,32 +44,37 @@ def accounts(uid: int) -> "dict[str, bytes]":
     return {"passwd": "\n".join([*users, ""]).encode(), "group": "\n".join([*groups, ""]).encode()}
 
 
-def build(prefixes: "list[str]", *, bind_etc_for: "int | None") -> "list[str]":
+def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> "list[str]":
     """Builds the template and enters it. The caller is in a mount namespace of its own with all capabilities there.
 
     Returns the trees to bind in each sandbox, from /system/X to /X.
 
     Args:
         prefixes: directories beside the system's that programs need, such as the interpreter's install prefix.
+        images: the folder of the image store.
         bind_etc_for: None leaves /etc to the overlay, whose files belong to root; a uid means that the sandbox's own
             user would own them, so /etc is bound read-only with this account in it.
     """
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     system, links = _system_directories()
     trees = {name: _read_only(f"/{name}") for name in [*system, *(path.strip("/") for path in prefixes)]}
+    store = _read_only(images)
     devices = {name: syscalls.clone_mounts(f"/dev/{name}", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) for name in _DEVICES}
     proc = syscalls.clone_mounts("/proc", 0)
     etc = _collect_etc()
     syscalls.mount("tmpfs", _BUILD_AT, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.chdir(_BUILD_AT)
-    for name in ("lower", "system", "layers", "upper", "box", "proc"):
+    for name in ("lower", "bare", "images", "system", "layers", "upper", "box", "proc"):
         os.mkdir(name)
-    _make_skeleton(links, list(trees))
+    _make_skeleton("lower", links, list(trees))
+    _make_skeleton("bare", {}, [])
+    syscalls.attach_mounts(store, "images")
     for name, tree in trees.items():
         os.makedirs(f"system/{name}")
         syscalls.attach_mounts(tree, f"system/{name}")
     binds = [*trees, "dev"]
     _make_devices(devices)
+    _write_etc(_own_etc(), "bare/etc")
     if bind_etc_for is None:
         _write_etc(etc, "lower/etc")
     else:
@@ -97,14 +104,14 @@ def _read_only(path: str) -> int:
     return syscalls.clone_mounts(path, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
 
-def _make_skeleton(links: "dict[str, str]", mount_points: "list[str]") -> None:
+def _make_skeleton(root: str, links: "dict[str, str]", mount_points: "list[str]") -> None:
     for name in (*_EMPTY_DIRECTORIES, *mount_points):
-        os.makedirs(f"lower/{name}", exist_ok=True)
+        os.makedirs(f"{root}/{name}", exist_ok=True)
     for name in _SHARED_DIRECTORIES:
-        os.makedirs(f"lower/{name}", exist_ok=True)
-        os.chmod(f"lower/{name}", 0o1777)
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+        os.chmod(f"{root}/{name}", 0o1777)
     for name, target in links.items():
-        os.symlink(target, f"lower/{name}")
+        os.symlink(target, f"{root}/{name}")
 
 
 def _make_devices(devices: "dict[str, int]") -> None:
@@ -127,14 +134,19 @@ def _seal(path: str, attributes: int) -> None:
     syscalls.attach_mounts(syscalls.clone_mounts(path, MOUNT_ATTR_RDONLY | attributes), path)
 
 
-def _collect_etc() -> "dict[str, bytes | str]":
-    """What a sandbox's /etc holds: path -> content, or the target of a link (str)."""
-    found: dict[str, bytes | str] = {
+def _own_etc() -> "dict[str, bytes | str]":
+    """The part that is ours."""
+    return {
         "hostname": f"{HOST_NAME}\n".encode(),
         "hosts": f"127.0.0.1 localhost {HOST_NAME}\n::1 localhost\n".encode(),
         "nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
         "resolv.conf": b"",
     }
+
+
+def _collect_etc() -> "dict[str, bytes | str]":
+    """What a sandbox's /etc holds: path -> content, or the target of a link (str)."""
+    found = _own_etc()
     for top in os.listdir("/etc"):
         if top not in _ETC_FROM_HOST and not top.startswith(_ETC_PREFIXES):
             continue
