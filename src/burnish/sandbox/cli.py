@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 STATUS_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow"}
 EXIT_BY_SIGNAL = 128  # plus its number, as shells say it
 DEFAULTS = Limits()
+SHELL_S = 7 * 24 * 3600.0
 
 sandbox_app = typer.Typer(no_args_is_help=True, help="Run programs confined, and look after sandboxes.")
 audit_app = typer.Typer(no_args_is_help=True, help="Look at audit logs.")
@@ -93,6 +94,35 @@ def _read(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise UserError(f"it cannot be read: {error.strerror}", where=str(file)) from error
+
+
+@sandbox_app.command()
+def shell(
+    image: Annotated[str, typer.Option(help="This machine's programs, or an image of the store.")] = "host",
+    memory_mb: Annotated[int, typer.Option(min=1, help="Megabytes of memory.")] = 1024,
+    allow: Annotated[
+        list[str] | None, typer.Option(help="What the network may reach, such as pypi.org:443. Default: nothing.")
+    ] = None,
+) -> None:
+    """Open a shell in a fresh sandbox, with this terminal; everything in it is gone afterwards."""
+    from burnish.sandbox.network import NetworkPolicy
+
+    limits = replace(DEFAULTS, memory_bytes=memory_mb << 20, disk_bytes=1 << 30, num_pids=256)
+    network = NetworkPolicy.parse(allow, where="--allow") if allow else None
+    result = asyncio.run(_shell(image, limits, network))
+    raise typer.Exit(EXIT_BY_SIGNAL + result.signal if result.signal else result.exit_code or 0)
+
+
+async def _shell(image: str, limits: Limits, network: "NetworkPolicy | None") -> "ExecResult":
+    from burnish.sandbox.process.backend import ProcessBackend
+    from burnish.sandbox.terminal import attach
+
+    async with (
+        ProcessBackend(pool=0) as backend,
+        await backend.create(image=image, limits=limits, network=network) as box,
+    ):
+        has_bash = await box.files.exists("/bin/bash")
+        return await attach(box, ["/bin/bash", "-i"] if has_bash else ["/bin/sh", "-i"], timeout_s=SHELL_S)
 
 
 @sandbox_app.command("gc")

@@ -18,6 +18,8 @@ from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
 
+# The leader of a new session gets the first terminal that it opens as its own.
+_TAKE_TERMINAL = 'exec 0<>/proc/self/fd/0 1>&0 2>&0; exec "$@"'
 ANSWER_GRACE_S = 10.0  # a supervisor that is this late with an answer is counted as dead
 
 
@@ -244,6 +246,24 @@ class ProcessCommands:
         finally:
             stdout.close()
             stderr.close()
+
+
+async def run_on_terminal(box: ProcessBox, argv: Sequence[str], terminal: int, *, timeout_s: float) -> ExecResult:
+    """Runs a program on a terminal of the owner's, the inner end of a pty, which is taken over.
+
+    Its output is nobody's but the terminal's, and is not bounded.
+    """
+    box.give_output(terminal)
+    request = {
+        "op": "run",
+        "argv": ["/bin/sh", "-c", _TAKE_TERMINAL, "sh", *argv],
+        "cwd": HOME,
+        "envs": {**box.envs, "TERM": "xterm-256color"},
+        "timeout_s": timeout_s,
+    }
+    fds = [terminal, os.dup(terminal), os.dup(terminal)]
+    answer, _ = await box.call(request, fds, deadline_s=timeout_s + ANSWER_GRACE_S)
+    return _result(answer, (b"", 0), (b"", 0), None)
 
 
 def _result(

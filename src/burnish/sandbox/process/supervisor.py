@@ -29,7 +29,8 @@ from burnish.sandbox.process.limits import Meter, private_bytes
 from burnish.sandbox.process.wire import Message
 
 EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE = 127, 126  # as shells say it
-_SIGNALS_TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ]  # ignored by Python; ignoring would be inherited
+# Ignored by Python, or by the host; ignoring would be inherited.
+_SIGNALS_TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT]
 _MAX_SWEEPS = 50
 _SAMPLE_MEMORY_MS = 20.0
 _STOPPING_S, _STOPPING_POLL_S = 1.0, 0.001
