@@ -1,5 +1,7 @@
 """The audit log: its chain holds, and every change to the file shows."""
 
+import asyncio
+import errno
 import json
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.errors import UserError
+from burnish.errors import StoreError, UserError
 from burnish.sandbox.audit import GENESIS, AuditLog, verify_audit
 
 
@@ -93,3 +95,31 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         AuditLog(path)
     log.close()
     AuditLog(path).close()
+
+
+async def test_a_line_that_cannot_be_written_ends_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.record("kept")
+    await asyncio.sleep(0)
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("burnish.sandbox.audit.os.write", full)
+        log.record("lost")
+        await asyncio.sleep(0)
+    with pytest.raises(StoreError, match="No space left on device"):
+        log.record("refused")
+    log.close()
+    assert verify_audit(tmp_path / "audit.jsonl").num_lines == 1
+
+
+async def test_lines_of_one_turn_are_written_together(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    for number in range(10):
+        log.record("exec", number_of=number)
+    head = log.head
+    log.close()
+    report = verify_audit(tmp_path / "audit.jsonl")
+    assert (report.num_lines, report.head, report.problem) == (10, head, "")

@@ -7,6 +7,8 @@ whoever must exclude that keeps the last digest elsewhere (`AuditLog.head`).
 A line that was being written when its process died is cut off when the log is opened again, and the log says so.
 """
 
+import asyncio
+import errno
 import fcntl
 import hashlib
 import json
@@ -56,27 +58,63 @@ class AuditLog:
         except BaseException:
             os.close(self._file)
             raise
-        self.head, self._number = report.head, report.num_lines
+        self._head, self._number = report.head, report.num_lines
+        self._pending: list[dict[str, Any]] = []
+        self._failure: StoreError | None = None
         if torn:
             self.record("audit.torn", cut_bytes=torn)
 
+    @property
+    def head(self) -> str:
+        """The digest of the last line."""
+        self._write()
+        return self._head
+
     def record(self, event: str, **fields: Any) -> None:
-        """Appends one line. Raises StoreError when it cannot be written: what is not recorded must not go on."""
-        line = {"number": self._number, "t": round(time.time(), 6), "event": event, **fields, "previous": self.head}
-        body = json.dumps(line, separators=(",", ":"), default=repr)
-        digest = hashlib.sha256(body.encode()).hexdigest()
-        with boundary(StoreError, during="write the audit log"):
-            data = f'{body[:-1]}{_DIGEST_KEY}{digest}"}}\n'.encode()
-            if os.write(self._file, data) != len(data):
-                raise OSError("the disk is full")
-        self.head = digest
-        self._number += 1
+        """Appends one line, within an event loop at its next turn, so that whoever records does not wait for the disk.
+
+        Raises StoreError when an earlier line could not be written: what is not recorded must not go on.
+        """
+        if self._failure is not None:
+            raise StoreError(self._failure.cause, evidence=self._failure.evidence)
+        self._pending.append({"t": round(time.time(), 6), "event": event, **fields})
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._write()
+            return
+        if len(self._pending) == 1:
+            loop.call_soon(self._write_later)
 
     def close(self) -> None:
-        """Idempotent."""
+        """Writes what is left. Idempotent. Raises StoreError."""
         if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+            try:
+                self._write()
+            finally:
+                os.close(self._file)
+                self._file = -1
+
+    def _write_later(self) -> None:
+        try:
+            self._write()
+        except StoreError as failure:
+            self._failure = failure
+
+    def _write(self) -> None:
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        lines = bytearray()
+        for entry in pending:
+            line = {"number": self._number, **entry, "previous": self._head}
+            body = json.dumps(line, separators=(",", ":"), default=repr)
+            self._head = hashlib.sha256(body.encode()).hexdigest()
+            self._number += 1
+            lines += f'{body[:-1]}{_DIGEST_KEY}{self._head}"}}\n'.encode()
+        with boundary(StoreError, during="write the audit log"):
+            if os.write(self._file, lines) != len(lines):
+                raise OSError(os.strerror(errno.ENOSPC))
 
     def _lock(self, path: Path) -> None:
         try:

@@ -152,7 +152,9 @@ class ProcessBackend:
         now = time.monotonic()
         demand = sum(moment > now - _DEMAND_S for moment in self._recent)
         while len(self._spares) < (demand if self._pool is None else self._pool):
-            self._spares.append(self._new_box(limits, Base()))
+            spare = self._new_box(limits, Base())
+            spare.generation.post({"op": "warm"})
+            self._spares.append(spare)
 
     # -- for its sandboxes -------------------------------------------------------------------------------------------
 

@@ -114,7 +114,17 @@ class ProcessBox:
         await self.kill()
 
     async def snapshot(self) -> ProcessSnapshot:
-        """See `SandboxBox.snapshot`. Idle: the files become a layer as they are, and a new life begins over them."""
+        """See `SandboxBox.snapshot`."""
+        snapshot = await self._take_snapshot()
+        try:
+            await self._lives.until_ready(self._generation)
+        except BaseException:
+            await snapshot.release()
+            raise
+        return snapshot
+
+    async def _take_snapshot(self) -> ProcessSnapshot:
+        """Idle: the files become a layer as they are, and a new life over them begins, which nobody has to wait for."""
         async with self._change:
             old = self._generation
             if old.is_dead:
@@ -122,30 +132,27 @@ class ProcessBox:
             live = not old.is_idle
             stack = await self._lives.take_layer(old, self.family, live=live)
             snapshot = self._lives.snapshot_of(self, stack, was_live=live)
-            if live:
-                return snapshot
-            self._generation = self._lives.begin(self, stack)
-            self._lives.retire(old, "it became a snapshot")
-            try:
-                await self._lives.until_ready(self._generation)
-            except BaseException:
-                await snapshot.release()
-                raise
+            if not live:
+                self._generation = self._lives.begin(self, stack)
+                self._lives.retire(old, "it became a snapshot")
             return snapshot
 
     async def fork(self, n: int = 1) -> list["ProcessBox"]:
         """See `SandboxBox.fork`."""
         if n < 1:
             raise UserError(f"{n} copies", where="fork", fix="ask for at least one")
-        async with await self.snapshot() as snapshot:
-            made = [self._fork_of(snapshot) for _ in range(n)]
-            results = await asyncio.gather(*made, return_exceptions=True)
-        failures = [result for result in results if isinstance(result, BaseException)]
-        boxes = [result for result in results if isinstance(result, ProcessBox)]
-        if failures:
-            await asyncio.gather(*(box.kill() for box in boxes))
-            raise failures[0]
-        return boxes
+        async with await self._take_snapshot() as snapshot:
+            making = [asyncio.ensure_future(self._fork_of(snapshot)) for _ in range(n)]
+            try:
+                boxes = await asyncio.gather(*making)
+                await self._lives.until_ready(self._generation)
+            except BaseException:
+                for task in making:
+                    task.cancel()
+                made = await asyncio.gather(*making, return_exceptions=True)
+                await asyncio.gather(*(box.kill() for box in made if isinstance(box, ProcessBox)))
+                raise
+            return boxes
 
     def _fork_of(self, snapshot: Snapshot) -> Awaitable["ProcessBox"]:
         policy, on_network = (self.network.policy, self.network.on_record) if self.network else (None, None)
