@@ -26,6 +26,7 @@ from burnish.types import Limits
 CREATE_S = 20.0
 COPY_S = 120.0  # of the files of a sandbox that goes on running
 _MAX_SPARES, _DEMAND_S = 8, 2.0
+_REFILL_AFTER_S = 0.004  # the first command of who was just served comes first
 _MAX_DEATHS, _DEATHS_WITHIN_S = 3, 60.0  # of hosts; one more is no accident
 _ALWAYS = frozenset(
     {
@@ -115,7 +116,7 @@ class ProcessBackend:
         box.envs = {**self._environment, **base.envs, **(ENVIRONMENT if proxied else {}), **(envs or {})}
         if is_plain:
             self._recent.append(time.monotonic())
-            asyncio.get_running_loop().call_soon(self._refill, limits)
+            asyncio.get_running_loop().call_later(_REFILL_AFTER_S, self._refill, limits)
         try:
             await self.until_ready(box.generation)
         except BaseException:

@@ -46,7 +46,7 @@ _NEEDED_TO_BE_PRIVILEGED = (
 _BOX_NAMESPACES = (  # and CLONE_NEWCGROUP, once it is in its control group
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
-_MAX_UNBORN, _DEMAND_S = 8, 1.0
+_MAX_UNBORN, _DEMAND_S, _QUIET_MS = 8, 1.0, 4
 _RETRY_REMOVE_MS = 5
 _GIVE_UP_REMOVING_S = 2.0
 
@@ -172,7 +172,7 @@ class Host:
         poll.register(bell, select.POLLIN)
         while not self._ending:
             wants_one = self._wants_one()
-            events = poll.poll(0 if wants_one else self._patience_ms())
+            events = poll.poll(self._patience_ms(wants_one=wants_one))
             if wants_one and not events:
                 self._conceive_early()
             elif self._unborn and not self._pids and not self._recent:
@@ -247,7 +247,10 @@ class Host:
             self._recent.popleft()
         return len(self._unborn) <= len(self._recent) and bool(self._pids or self._recent) and not self._cannot_conceive
 
-    def _patience_ms(self) -> "float | None":
+    def _patience_ms(self, *, wants_one: bool) -> "float | None":
+        if wants_one:
+            # With some left, after a moment: the making would compete with the first command of who was just served.
+            return _QUIET_MS if 2 * len(self._unborn) > len(self._recent) else 0
         if self._to_remove:
             return _RETRY_REMOVE_MS
         return _DEMAND_S * 1000 if self._unborn and not self._pids else None
