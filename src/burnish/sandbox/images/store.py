@@ -13,7 +13,6 @@ import contextlib
 import difflib
 import errno
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -23,19 +22,12 @@ from urllib.parse import quote, unquote
 from burnish.errors import SandboxError, UserError, boundary
 from burnish.sandbox.images.custody import Custody, claim, remove_tree, share
 from burnish.sandbox.images.image import Image, ImageLimits
+from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.images.reference import name_from_file, parse_reference
 from burnish.sandbox.images.unpack import Unpacked, unpack
 
 Fetch = Callable[[Path], tuple[Path, str | None]]
 _DIGEST_PREFIX = re.compile(r"(?:sha256:)?([0-9a-f]{6,64})")
-
-
-def default_store_dir() -> Path:
-    """`images` in $BURNISH_CACHE, or in $XDG_CACHE_HOME/burnish, or in ~/.cache/burnish."""
-    if own := os.environ.get("BURNISH_CACHE"):
-        return Path(own).expanduser() / "images"
-    xdg = os.environ.get("XDG_CACHE_HOME")
-    return (Path(xdg) if xdg else Path.home() / ".cache") / "burnish" / "images"
 
 
 class ImageStore:

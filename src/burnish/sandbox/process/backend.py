@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from burnish.errors import SandboxError
 from burnish.observe.emit import emit
+from burnish.sandbox import images
 from burnish.sandbox.base import HOST_IMAGE, Level, Snapshot
-from burnish.sandbox.images.store import ImageStore, default_store_dir
+from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.environment import base_environment
@@ -220,7 +221,7 @@ class ProcessBackend:
     def _base_of(self, image: str) -> Base:
         """What an image's name stands for; the image is held from now on. Raises UserError when there is none."""
         if image not in self._bases:
-            held = self._holds.enter_context(ImageStore().hold(image))
+            held = self._holds.enter_context(images.ImageStore().hold(image))
             root = held.rootfs.relative_to(default_store_dir())
             self._bases[image] = Base(root=str(root), envs=dict(held.env))
         return self._bases[image]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import burnish
-from burnish.errors import SandboxError, UserError, boundary
-from burnish.sandbox.images.store import default_store_dir
+from burnish.errors import SandboxError, UserError
+from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.process import cgroups
 from burnish.sandbox.process.channel import Channel
 from burnish.sandbox.process.environment import interpreter_prefixes
@@ -53,7 +53,7 @@ class HostProcess:
             "socket": theirs.fileno(),
             "parent": os.getpid(),
             "prefixes": interpreter_prefixes(),
-            "images": str(_image_folder()),
+            "images": _image_folder(),
         }
         try:
             self._process = subprocess.Popen(
@@ -152,12 +152,15 @@ class HostProcess:
         self._log = -1
 
 
-def _image_folder() -> Path:
-    """The image store's folder, made now, since a host cannot look for it later."""
-    folder = default_store_dir()
-    with boundary(SandboxError, during="make the image store's folder"):
+def _image_folder() -> str:
+    """The image store's folder, made now, since a host cannot look for it later. Empty where it cannot be made, as for
+    users without a home; importing an image says so."""
+    try:
+        folder = default_store_dir()
         folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    except (OSError, RuntimeError):
+        return ""
+    return str(folder)
 
 
 def _reap_groups(host_pid: int) -> None:

@@ -51,14 +51,14 @@ def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> 
 
     Args:
         prefixes: directories beside the system's that programs need, such as the interpreter's install prefix.
-        images: the folder of the image store.
+        images: the folder of the image store; empty for none.
         bind_etc_for: None leaves /etc to the overlay, whose files belong to root; a uid means that the sandbox's own
             user would own them, so /etc is bound read-only with this account in it.
     """
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
     system, links = _system_directories()
     trees = {name: _read_only(f"/{name}") for name in [*system, *(path.strip("/") for path in prefixes)]}
-    store = _read_only(images)
+    store = _read_only(images) if images else -1
     devices = {name: syscalls.clone_mounts(f"/dev/{name}", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) for name in _DEVICES}
     proc = syscalls.clone_mounts("/proc", 0)
     etc = _collect_etc()
@@ -68,7 +68,8 @@ def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> 
         os.mkdir(name)
     _make_skeleton("lower", links, list(trees))
     _make_skeleton("bare", {}, [])
-    syscalls.attach_mounts(store, "images")
+    if images:
+        syscalls.attach_mounts(store, "images")
     for name, tree in trees.items():
         os.makedirs(f"system/{name}")
         syscalls.attach_mounts(tree, f"system/{name}")
