@@ -15,7 +15,7 @@ import zstandard
 from burnish.errors import UserError
 from burnish.sandbox.images import ImageStore
 from burnish.sandbox.images.image import ImageLimits
-from burnish.sandbox.images.store import default_store_dir
+from burnish.sandbox.images.location import default_store_dir
 from tests.image_sources import (
     OTHER_ARCHITECTURE,
     Layout,
