@@ -158,7 +158,7 @@ def test_a_resume_under_another_configuration_is_refused_with_the_keys(finished:
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "learner.lr: 4e-05 -> 0.0001" in done.stderr
+    assert "learner.lr: 2.5e-05 -> 0.0001" in done.stderr
     assert "Traceback" not in done.stderr
 
 

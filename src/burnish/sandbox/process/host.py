@@ -367,6 +367,9 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     owner = socket.socket(fileno=settings["socket"])
     owner.set_inheritable(False)
+    for number in signal.valid_signals():  # what the owner was started with, by nohup for one, is not for candidates
+        if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the owner, who ends us in order
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != settings["parent"]:

@@ -255,14 +255,15 @@ class Supervisor:
 
     def _kill_all_that_is_left(self) -> "tuple[int, float]":
         """How many they were, and their CPU time."""
-        number, cpu_s = 0, 0.0
+        number, cpu_s, killed = 0, 0.0, False
         try:
             while True:  # ends with ChildProcessError when nobody is left
                 pid, _, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     os.kill(-1, signal.SIGKILL)
+                    killed = True
                     pid, _, usage = os.wait4(-1, 0)
-                    number += 1
+                number += killed  # who is reaped before had ended by itself
                 cpu_s += usage.ru_utime + usage.ru_stime
         except (ChildProcessError, ProcessLookupError):
             return number, cpu_s
