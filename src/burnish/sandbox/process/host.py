@@ -31,15 +31,15 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Iterator
 
 from burnish.sandbox.process import cgroups, confine, refusals, seccomp, syscalls, template, wire
 from burnish.sandbox.process.birth import Nursery, live
 from burnish.sandbox.process.layers import Layers
 from burnish.sandbox.process.limits import Peak
+from burnish.sandbox.process.uids import FIRST_UID, NUM_HOSTS, UIDS_PER_HOST, Uids
 from burnish.sandbox.process.wire import Message
 
-# Uids for sandboxes of a privileged host: above those that systemd hands to containers, below 2**31.
-_FIRST_UID, _UIDS_PER_HOST, _NUM_HOSTS = 1_900_000_000, 4096, 50_000
 _NEEDED_TO_BE_PRIVILEGED = (
     syscalls.CAP_SYS_ADMIN, syscalls.CAP_SETUID, syscalls.CAP_SETGID, syscalls.CAP_CHOWN, syscalls.CAP_NET_ADMIN,
 )  # fmt: skip
@@ -49,32 +49,6 @@ _BOX_NAMESPACES = (  # and CLONE_NEWCGROUP, once it is in its control group
 _MAX_UNBORN, _DEMAND_S, _QUIET_MS = 8, 1.0, 4
 _RETRY_REMOVE_MS = 5
 _GIVE_UP_REMOVING_S = 2.0
-
-
-class _Uids:
-    """One uid for each living family."""
-
-    def __init__(self, first: int) -> None:
-        self._free = deque(range(first, first + _UIDS_PER_HOST))
-        self._taken: dict[str, list[int]] = {}  # family -> uid, number of sandboxes and layers
-
-    def take(self, family: str) -> int:
-        """Counts one member more; the uid. Raises OSError when too many families live."""
-        if family not in self._taken:
-            if not self._free:
-                raise OSError(errno.EAGAIN, f"{_UIDS_PER_HOST} families of sandboxes are alive")
-            self._taken[family] = [self._free.popleft(), 0]
-        entry = self._taken[family]
-        entry[1] += 1
-        return entry[0]
-
-    def give_back(self, family: str) -> None:
-        """One member less. The uid goes to the end of the queue with the last."""
-        entry = self._taken[family]
-        entry[1] -= 1
-        if entry[1] == 0:
-            del self._taken[family]
-            self._free.append(entry[0])
 
 
 class _Box:
@@ -97,6 +71,15 @@ class _Unborn:
             os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _logged() -> "Iterator[None]":
+    """One sandbox's trouble must not end the others: it goes to the log."""
+    try:
+        yield
+    except OSError as error:
+        print(error, file=sys.stderr, flush=True)
+
+
 class Host:
     """State of the host: its sandboxes by name and by pid."""
 
@@ -111,7 +94,7 @@ class Host:
         lifeline, self._lifeline_end = os.pipe()
         self._nursery = Nursery(rootless=rootless, groups=groups, lifeline=lifeline, program=seccomp.build_program())
         self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
-        self._uids = _Uids(_FIRST_UID + os.getpid() % _NUM_HOSTS * _UIDS_PER_HOST)
+        self._uids = Uids(FIRST_UID + os.getpid() % NUM_HOSTS * UIDS_PER_HOST)
         self._layers = Layers()
         self._copies: dict[int, str] = {}  # pid of the copying process -> layer
         self._cannot_conceive = False  # it was tried, and nobody has tried since
@@ -201,14 +184,16 @@ class Host:
                 if message["box"] in self._pids:  # an unknown one is gone already, and that was said
                     os.kill(self._pids[message["box"]], signal.SIGKILL)
             elif operation == "keep":
-                self._layers.keep(message["layer"], fds[0])
                 self._uids.take(message["family"])
+                with _logged():  # who is made over a layer that is not there fails, and says so
+                    self._layers.keep(message["layer"], fds[0])
             elif operation == "copy":
-                self._copies[self._layers.start_copy(message["layer"], fds[0])] = message["layer"]
                 self._uids.take(message["family"])
+                self._start_copy(message["layer"], fds[0])
             else:
-                self._layers.drop(message["layer"])
                 self._uids.give_back(message["family"])
+                with _logged():
+                    self._layers.drop(message["layer"])
         finally:
             for descriptor in fds:
                 os.close(descriptor)
@@ -325,6 +310,12 @@ class Host:
                 box = _Box("", "", child.folder)
             self._to_remove.append((box, code, time.monotonic() + _GIVE_UP_REMOVING_S))
 
+    def _start_copy(self, layer: str, tree: int) -> None:
+        try:
+            self._copies[self._layers.start_copy(layer, tree)] = layer
+        except OSError as error:
+            self._finish_copy(layer, error.errno or 255)
+
     def _finish_copy(self, layer: str, code: int) -> None:
         cause = "" if code == 0 else f"copying the files: {os.strerror(code) if code > 0 else 'it was killed'}"
         with contextlib.suppress(EOFError):  # the owner is gone; the loop ends by that
@@ -358,8 +349,8 @@ def is_rootless() -> bool:
         return True
     with open("/proc/self/uid_map", "rb") as uid_map:  # a container's root may be root of a few thousand uids only
         ranges = [tuple(map(int, line.split())) for line in uid_map]
-    last = _FIRST_UID + _NUM_HOSTS * _UIDS_PER_HOST - 1
-    return not any(first <= _FIRST_UID and last < first + length for first, _, length in ranges)
+    last = FIRST_UID + NUM_HOSTS * UIDS_PER_HOST - 1
+    return not any(first <= FIRST_UID and last < first + length for first, _, length in ranges)
 
 
 def main() -> None:

@@ -1,0 +1,33 @@
+"""User ids of the sandboxes of a privileged host."""
+
+import errno
+from collections import deque
+
+# Uids for sandboxes of a privileged host: above those that systemd hands to containers, below 2**31.
+FIRST_UID, UIDS_PER_HOST, NUM_HOSTS = 1_900_000_000, 4096, 50_000
+
+
+class Uids:
+    """One uid for each living family."""
+
+    def __init__(self, first: int) -> None:
+        self._free = deque(range(first, first + UIDS_PER_HOST))
+        self._taken: dict[str, list[int]] = {}  # family -> uid, number of sandboxes and layers
+
+    def take(self, family: str) -> int:
+        """Counts one member more; the uid. Raises OSError when too many families live."""
+        if family not in self._taken:
+            if not self._free:
+                raise OSError(errno.EAGAIN, f"{UIDS_PER_HOST} families of sandboxes are alive")
+            self._taken[family] = [self._free.popleft(), 0]
+        entry = self._taken[family]
+        entry[1] += 1
+        return entry[0]
+
+    def give_back(self, family: str) -> None:
+        """One member less. The uid goes to the end of the queue with the last."""
+        entry = self._taken[family]
+        entry[1] -= 1
+        if entry[1] == 0:
+            del self._taken[family]
+            self._free.append(entry[0])
