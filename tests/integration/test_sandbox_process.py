@@ -110,10 +110,10 @@ async def test_the_next_sandbox_gets_a_new_host(backend: ProcessBackend) -> None
         if len(killed) < 3:
             async with await backend.create(limits=SMALL) as other:
                 assert (await other.commands.run("echo new")).stdout == b"new\n"
+            with pytest.raises(SandboxError, match="lost with the sandbox host"):
+                await backend.create(limits=SMALL, snapshot=snapshot)
     with pytest.raises(SandboxError, match="host died"):  # three within a minute are no accident
         await backend.create(limits=SMALL)
-    with pytest.raises(SandboxError, match="lost with the sandbox host"):
-        await backend.create(limits=SMALL, snapshot=snapshot)
     await snapshot.release()
     await backend.close()
     assert [groups_of(pid) for pid in killed] == [[], [], []]
@@ -230,3 +230,61 @@ def test_the_facade_without_await() -> None:
         with pytest.raises(SandboxError):
             box.kill()
             box.commands.run("true")
+
+
+async def test_a_live_snapshot_of_a_dying_sandbox_harms_nobody_else(backend: ProcessBackend) -> None:
+    neighbour = await backend.create(limits=SMALL)
+    box = await backend.create(limits=SMALL)
+    assert backend.host_pid is not None
+    host = backend.host_pid
+    supervisor = max(supervisors_of(host))
+    call = asyncio.create_task(box.commands.run("sleep 1000"))
+    await asyncio.sleep(0.1)
+    os.kill(supervisor, signal.SIGSTOP)  # so that it does not answer
+    snapshot = asyncio.create_task(box.snapshot())
+    await asyncio.sleep(0.1)
+    os.kill(supervisor, signal.SIGKILL)
+    with pytest.raises(SandboxError, match="killed by signal 9"):
+        await snapshot
+    with pytest.raises(SandboxError):
+        await call
+    assert (await neighbour.commands.run("echo unharmed")).stdout == b"unharmed\n"
+    assert backend.host_pid == host
+    await neighbour.kill()
+
+
+async def test_a_cancelled_snapshot_does_not_spoil_the_next(backend: ProcessBackend) -> None:
+    async with await backend.create(limits=SMALL) as box:
+        await box.files.write("a", "kept")
+        for turn in range(8):
+            taking = asyncio.create_task(box.snapshot())
+            for _ in range(turn):
+                await asyncio.sleep(0)
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+            if not taking.cancelled():
+                await taking.result().release()
+        async with await box.snapshot(), await backend.create(limits=SMALL) as other:
+            assert await box.files.read("a") == b"kept"
+            assert (await other.commands.run("true")).ok
+
+
+async def test_one_host_follows_one_that_died(backend: ProcessBackend) -> None:
+    assert backend.host_pid is not None
+    before = set(children_of(os.getpid()))
+    os.kill(backend.host_pid, signal.SIGKILL)
+    await asyncio.sleep(0.2)
+    boxes = await asyncio.gather(*(backend.create(limits=SMALL) for _ in range(6)))
+    assert all(await asyncio.gather(*(box.commands.run("true") for box in boxes)))
+    assert len(set(children_of(os.getpid())) - before) == 1
+    await asyncio.gather(*(box.kill() for box in boxes))
+
+
+async def test_a_snapshot_of_another_backend_is_refused(backend: ProcessBackend) -> None:
+    async with (
+        ProcessBackend(pool=0) as foreign,
+        await foreign.create(limits=SMALL) as box,
+        await box.snapshot() as snapshot,
+    ):
+        with pytest.raises(UserError, match="another backend"):
+            await backend.create(limits=SMALL, snapshot=snapshot)

@@ -96,8 +96,10 @@ class AuditedBackend:
         return await self._backend.capabilities()
 
     async def close(self) -> None:
-        await self._backend.close()
-        self._log.close()
+        try:
+            await self._backend.close()
+        finally:
+            self._log.close()
 
 
 class AuditedBox:
@@ -127,8 +129,10 @@ class AuditedBox:
 
     async def kill(self) -> None:
         """See `SandboxBox.kill`."""
-        self._recorder.record("kill")
-        await self._box.kill()
+        try:
+            self._recorder.record("kill")
+        finally:  # also when the log is full
+            await self._box.kill()
 
     async def snapshot(self) -> Snapshot:
         """See `SandboxBox.snapshot`."""

@@ -55,6 +55,7 @@ class ProcessBackend:
         self._recent: deque[float] = deque(maxlen=_MAX_SPARES)  # when sandboxes were asked for
         self._host: HostProcess | None = None
         self._deaths: deque[float] = deque(maxlen=_MAX_DEATHS)
+        self._starting = asyncio.Lock()
         self._is_closed = False
         self._boxes: dict[str, ProcessBox] = {}  # until they are killed or dead
         self._lives: dict[str, tuple[Generation, ProcessBox]] = {}  # until the host says that they are gone
@@ -106,10 +107,10 @@ class ProcessBackend:
         image: str = HOST_IMAGE,
     ) -> ProcessBox:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
-        if snapshot is not None:
-            require_held(snapshot)
-        assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
         await self._started()
+        if snapshot is not None:
+            require_held(snapshot, self._layers)
+        assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
         base = snapshot.base if snapshot else self._base_of(image)
         is_plain = snapshot is None and network is None and not base.root  # those can be made ahead
         proxied = None if network is None else BoxNetwork(network, on_network)
@@ -192,7 +193,7 @@ class ProcessBackend:
         """See `Lives.until_ready`."""
         try:
             async with asyncio.timeout(CREATE_S):
-                await generation.ready
+                await asyncio.shield(generation.ready)  # others wait for it too
         except TimeoutError:
             self.retire(generation, f"not created within {CREATE_S:g} s")
             raise SandboxError(f"create: no sandbox within {CREATE_S:g} s") from None
@@ -213,6 +214,11 @@ class ProcessBackend:
         else:
             self._post({"op": "keep", "layer": layer, "family": family}, [upper])
         return (*generation.stack, layer)
+
+    @property
+    def layers(self) -> LayerTable:
+        """See `Lives.layers`."""
+        return self._layers
 
     def snapshot_of(self, box: ProcessBox, stack: tuple[str, ...], *, was_live: bool) -> ProcessSnapshot:
         """See `Lives.snapshot_of`."""
@@ -236,38 +242,45 @@ class ProcessBackend:
                     await asyncio.shield(gone)
         except TimeoutError:
             raise SandboxError(f"sandbox {box.id}: not reclaimed within {GONE_S:g} s") from None
-        await self._close_network(box)
-        self._end_box(box, "it was killed")
+        try:
+            await self._close_network(box)
+        finally:
+            self._end_box(box, "it was killed")
 
     async def _close_network(self, box: ProcessBox) -> None:
         if box.network is not None:
-            await box.network.close()
             self._networks.discard(box.network)
+            await box.network.close()
 
     async def _copy_layer(self, generation: Generation, layer: str, family: str, upper: int) -> None:
         """Stops the processes inside, copies, and lets them go on."""
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._copies[layer] = done
-        cause = "interrupted"
+        cause, began = "interrupted", False
         try:
             await generation.call({"op": "freeze"}, deadline_s=GONE_S)
             self._post({"op": "copy", "layer": layer, "family": family}, [upper])
+            began = True
             async with asyncio.timeout(COPY_S):
                 cause = await done
         except TimeoutError:
             cause = f"copying the files took more than {COPY_S:g} s"
         finally:
             del self._copies[layer]
-            if cause:
-                self._layers.hold([layer])
-                self._layers.release([layer])
+            if not began:  # the host has not heard of it
+                os.close(upper)
+                self._family_of.pop(layer, None)
+            elif cause:
+                self._drop_layer(layer)
             with contextlib.suppress(SandboxError, TimeoutError):  # a death is met by the next call
                 await generation.call({"op": "thaw"}, deadline_s=GONE_S)
         if cause:
             raise SandboxError(f"snapshot: {cause}")
 
     def _drop_layer(self, layer: str) -> None:
-        self._post({"op": "drop", "layer": layer, "family": self._family_of.pop(layer)})
+        family = self._family_of.pop(layer, None)
+        if family is not None:  # else it was lost with its host
+            self._post({"op": "drop", "layer": layer, "family": family})
 
     def _post(self, message: Message, fds: Sequence[int] = ()) -> None:
         assert self._host is not None
@@ -280,11 +293,13 @@ class ProcessBackend:
         self._is_closed = True
         for generation, _ in self._lives.values():
             generation.bury("the sandbox backend was closed")
-        for network in self._networks:
-            await network.close()
-        if self._host is not None:
-            await self._host.close()
-        self._holds.close()
+        try:
+            for network in tuple(self._networks):
+                await network.close()
+        finally:
+            if self._host is not None:
+                await self._host.close()
+            self._holds.close()
 
     async def __aenter__(self) -> "ProcessBackend":
         return self
@@ -296,14 +311,15 @@ class ProcessBackend:
         """What the host can do; starts one when there is none. Raises what `HostProcess` raises."""
         if self._is_closed:
             raise SandboxError("the sandbox backend was closed")
-        if self._host is not None and (death := self._host.death) is not None:
-            if len(self._deaths) == _MAX_DEATHS and self._deaths[0] > time.monotonic() - _DEATHS_WITHIN_S:
-                raise death
-            await self._host.close()  # until its remains are gone
-            self._host = None
-        if self._host is None:
-            self._host = HostProcess(self._on_message, self._on_death)
-        return await self._host.hello()
+        async with self._starting:  # or several would be started in place of one that died
+            if self._host is not None and (death := self._host.death) is not None:
+                if len(self._deaths) == _MAX_DEATHS and self._deaths[0] > time.monotonic() - _DEATHS_WITHIN_S:
+                    raise death
+                await self._host.close()  # until its remains are gone
+                self._host = None
+            if self._host is None:
+                self._host = HostProcess(self._on_message, self._on_death)
+            return await self._host.hello()
 
     def _on_message(self, message: Message) -> None:
         if "gone" in message:

@@ -13,7 +13,7 @@ from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import Generation
 from burnish.sandbox.process.output import PipeReader
 from burnish.sandbox.process.proxied import BoxNetwork, OnNetwork, require_network
-from burnish.sandbox.process.snapshots import Base, ProcessSnapshot
+from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
@@ -40,6 +40,11 @@ class Lives(Protocol):
 
     async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
         """The stack with what the generation wrote as its top layer. `live`: copied, because it goes on writing."""
+        ...
+
+    @property
+    def layers(self) -> LayerTable:
+        """Which layers there are."""
         ...
 
     def snapshot_of(self, box: "ProcessBox", stack: tuple[str, ...], *, was_live: bool) -> ProcessSnapshot:
@@ -166,9 +171,9 @@ class ProcessBox:
 
     async def restore(self, snapshot: Snapshot) -> None:
         """See `SandboxBox.restore`."""
-        require_held(snapshot)
-        assert isinstance(snapshot, ProcessSnapshot)
         async with self._change:
+            require_held(snapshot, self._lives.layers)
+            assert isinstance(snapshot, ProcessSnapshot)
             old = self._generation
             if old.is_dead:
                 raise old.fresh_death()
@@ -202,9 +207,9 @@ class ProcessBox:
             os.fchown(descriptor, owner, owner)
 
 
-def require_held(snapshot: Snapshot) -> None:
+def require_held(snapshot: Snapshot, table: LayerTable) -> None:
     """Raises UserError for a snapshot of another backend or one that was released, SandboxError for a lost one."""
-    if not isinstance(snapshot, ProcessSnapshot):
+    if not isinstance(snapshot, ProcessSnapshot) or not snapshot.is_of(table):
         raise UserError(f"snapshot {snapshot.id} is of another backend", fix="use one that this backend took")
     if not snapshot.is_held:
         raise UserError(f"snapshot {snapshot.id} was released", fix="restore and fork before its release")

@@ -190,7 +190,7 @@ class Host:
             elif operation == "copy":
                 self._uids.take(message["family"])
                 self._start_copy(message["layer"], fds[0])
-            else:
+            elif operation == "drop":
                 self._uids.give_back(message["family"])
                 with _logged():
                     self._layers.drop(message["layer"])

@@ -77,6 +77,10 @@ class ProcessSnapshot:
     def is_held(self) -> bool:
         return self._held
 
+    def is_of(self, table: LayerTable) -> bool:
+        """Whether it is of this backend: others give the same names to other layers."""
+        return self._table is table
+
     @property
     def is_lost(self) -> bool:
         """The host that kept its files has died."""

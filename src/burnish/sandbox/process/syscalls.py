@@ -131,8 +131,10 @@ def clone_mounts(path: str, attributes: int) -> int:
 
 def attach_mounts(tree: int, target: str) -> None:
     """Attaches what `clone_mounts` made, and closes the descriptor."""
-    _syscall("move_mount", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
-    os.close(tree)
+    try:
+        _syscall("move_mount", tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+    finally:
+        os.close(tree)
 
 
 def unmount(path: str) -> None:
