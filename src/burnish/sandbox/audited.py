@@ -4,15 +4,25 @@ A command is recorded when it has ended, with its limits and its end but without
 size; failures of the sandbox with their cause. `trajectory` says on whose behalf.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any
 
-from burnish.errors import SandboxError
+from burnish.errors import SandboxError, StoreError
 from burnish.sandbox.audit import AuditLog
-from burnish.sandbox.base import HOST_IMAGE, ExecResult, Level, SandboxBackend, SandboxBox, SandboxFileError, Snapshot
+from burnish.sandbox.base import (
+    HOST_IMAGE,
+    ExecResult,
+    Level,
+    OnNetwork,
+    SandboxBackend,
+    SandboxBox,
+    SandboxFileError,
+    Snapshot,
+)
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
@@ -56,17 +66,17 @@ class AuditedBackend:
         envs: Mapping[str, str] | None = None,
         snapshot: Snapshot | None = None,
         network: NetworkPolicy | None = None,
-        on_network: Callable[[NetworkRecord], None] | None = None,
+        on_network: OnNetwork | None = None,
         image: str = HOST_IMAGE,
     ) -> "AuditedBox":
         """See `SandboxBackend.create`."""
-        on_behalf_of, sandbox = trajectory.get(), ""
+        on_behalf_of = trajectory.get()
 
-        def record(verdict: NetworkRecord) -> None:
+        def record(sandbox: str, verdict: NetworkRecord) -> None:
             event = f"network.{type(verdict).__name__.lower()}"
             self._log.record(event, sandbox=sandbox, trajectory=on_behalf_of, **_plain(verdict))
             if on_network is not None:
-                on_network(verdict)
+                on_network(sandbox, verdict)
 
         try:
             box = await self._backend.create(
@@ -80,16 +90,15 @@ class AuditedBackend:
         except SandboxError as error:
             self._log.record("create.failed", trajectory=trajectory.get(), cause=error.cause)
             raise
-        sandbox = box.id
         audited = AuditedBox(box, self._log)
-        self._log.record(
-            "create",
-            sandbox=box.id,
-            trajectory=trajectory.get(),
-            backend=self._backend.name,
-            image=image,
-            snapshot=snapshot.id if snapshot else None,
-        )
+        origin = {"image": image, "snapshot": snapshot.id if snapshot else None}
+        try:
+            self._log.record(
+                "create", sandbox=box.id, trajectory=trajectory.get(), backend=self._backend.name, **origin
+            )
+        except StoreError:  # what is not recorded must not be
+            await box.kill()
+            raise
         return audited
 
     async def capabilities(self) -> frozenset[str]:
@@ -137,13 +146,21 @@ class AuditedBox:
     async def snapshot(self) -> Snapshot:
         """See `SandboxBox.snapshot`."""
         snapshot = await self._box.snapshot()
-        self._recorder.record("snapshot", snapshot=snapshot.id, was_live=snapshot.was_live)
+        try:
+            self._recorder.record("snapshot", snapshot=snapshot.id, was_live=snapshot.was_live)
+        except StoreError:
+            await snapshot.release()
+            raise
         return snapshot
 
     async def fork(self, n: int = 1) -> list["AuditedBox"]:
         """See `SandboxBox.fork`."""
         forks = [AuditedBox(box, self._log) for box in await self._box.fork(n)]
-        self._recorder.record("fork", forks=[box.id for box in forks])
+        try:
+            self._recorder.record("fork", forks=[box.id for box in forks])
+        except StoreError:
+            await asyncio.gather(*(box.kill() for box in forks), return_exceptions=True)
+            raise
         return forks
 
     def set_network(self, policy: NetworkPolicy) -> None:

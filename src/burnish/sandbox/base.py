@@ -22,6 +22,9 @@ Level = Literal["none", "process", "gvisor", "microvm"]
 
 HOST_IMAGE = "host"
 
+OnNetwork = Callable[[str, NetworkRecord], None]
+"""Hears of what a sandbox's network did; the id says whose."""
+
 CAPABILITIES = {
     "shell": "runs /bin/sh lines with the host's programs",
     "python": "has python3",
@@ -209,7 +212,7 @@ class SandboxBackend(Protocol):
         envs: Mapping[str, str] | None = None,
         snapshot: Snapshot | None = None,
         network: NetworkPolicy | None = None,
-        on_network: Callable[[NetworkRecord], None] | None = None,
+        on_network: OnNetwork | None = None,
         image: str = HOST_IMAGE,
     ) -> SandboxBox:
         """A fresh sandbox, or one with the files of a snapshot. `envs` are added to the environment of every command.
@@ -217,7 +220,8 @@ class SandboxBackend(Protocol):
         `network`: None is no network at all. With a policy, programs find a proxy in `http_proxy`, `https_proxy` and
         `all_proxy`, which is the only way out, and which `SandboxBox.set_network` tells what to allow from then on.
         `image` is "host", this machine's programs read-only, or an image of the store; a snapshot brings its own.
-        `on_network` hears of every verdict and of every connection's end; when it raises, all connections are cut.
+        `on_network` hears of every verdict and every connection's end, with the id of the sandbox, which may be a fork
+        of this one; when it raises, all connections are cut.
 
         Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs.
         A creation that is cancelled leaves nothing behind.

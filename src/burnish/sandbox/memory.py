@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import HOST_IMAGE, ExecResult, Level, LimitName, SandboxFileError, Snapshot
-from burnish.sandbox.network import NetworkPolicy, NetworkRecord
+from burnish.sandbox.base import HOST_IMAGE, ExecResult, Level, LimitName, OnNetwork, SandboxFileError, Snapshot
+from burnish.sandbox.network import NetworkPolicy
 from burnish.types import Limits
 
 HOME = "/home/agent"
@@ -331,7 +331,7 @@ class MemoryBackend:
         envs: Mapping[str, str] | None = None,
         snapshot: Snapshot | None = None,
         network: NetworkPolicy | None = None,
-        on_network: Callable[[NetworkRecord], None] | None = None,
+        on_network: OnNetwork | None = None,
         image: str = HOST_IMAGE,
     ) -> MemorySandbox:
         if image != HOST_IMAGE:

@@ -130,20 +130,25 @@ async def a_policy_lets_through_what_it_names_and_nothing_else(bench: Bench) -> 
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     other = await asyncio.start_server(_echo, "127.0.0.1", 0)
     allowed, denied = (f"127.0.0.1:{each.sockets[0].getsockname()[1]}" for each in (server, other))
-    records: list[NetworkRecord] = []
+    records: list[tuple[str, NetworkRecord]] = []
     policy = NetworkPolicy.parse([allowed])
+
+    def hear(sandbox: str, record: NetworkRecord) -> None:
+        records.append((sandbox, record))
+
     try:
-        async with await bench.backend.create(limits=LIMITS, network=policy, on_network=records.append) as box:
+        async with await bench.backend.create(limits=LIMITS, network=policy, on_network=hear) as box:
             ask = ["python3", "-I", "-S", "-c", _ASK, allowed, denied, "169.254.169.254:80"]
             result = await box.commands.run(ask)
             expect(result.stdout == b'["200 PING", "403", "403"]\n', f"answers: {tail(result)}")
             expect(result.network_denials == 2, f"{result.network_denials} denials of 2 were counted")
-            verdicts = [record.allowed for record in records if isinstance(record, Verdict)]
-            expect(verdicts == [True, False, False], f"recorded: {records}")
+            verdicts = [(name, record.allowed) for name, record in records if isinstance(record, Verdict)]
+            expect(verdicts == [(box.id, True), (box.id, False), (box.id, False)], f"recorded: {records}")
             (fork,) = await box.fork()
             async with fork:
                 result = await fork.commands.run(ask)
                 expect(result.stdout == b'["200 PING", "403", "403"]\n', f"a fork has another policy: {tail(result)}")
+                expect(records[-1][0] == fork.id, f"a fork's traffic is recorded for {records[-1][0]}")
             box.set_network(NetworkPolicy.parse([denied]))
             result = await box.commands.run(ask)
             expect(result.stdout == b'["403", "200 PING", "403"]\n', f"after the change: {tail(result)}")

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from burnish.errors import SandboxError
 from burnish.observe.emit import emit
 from burnish.sandbox import images
-from burnish.sandbox.base import HOST_IMAGE, Level, Snapshot
+from burnish.sandbox.base import HOST_IMAGE, Level, OnNetwork, Snapshot
 from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.environment import base_environment
 from burnish.sandbox.process.generation import Generation, describe_status
 from burnish.sandbox.process.launch import GONE_S, HostProcess
-from burnish.sandbox.process.proxied import ENVIRONMENT, BoxNetwork, OnNetwork
+from burnish.sandbox.process.proxied import ENVIRONMENT, BoxNetwork
 from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
@@ -113,9 +113,11 @@ class ProcessBackend:
         assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
         base = snapshot.base if snapshot else self._base_of(image)
         is_plain = snapshot is None and network is None and not base.root  # those can be made ahead
-        proxied = None if network is None else BoxNetwork(network, on_network)
-        box = (self._take_spare(limits) if is_plain else None) or self._new_box(limits, base, snapshot, proxied)
-        box.envs = {**self._environment, **base.envs, **(ENVIRONMENT if proxied else {}), **(envs or {})}
+        box = self._take_spare(limits) if is_plain else None
+        if box is None:
+            box = self._new_box(limits, base, snapshot, network, on_network)
+        proxy = ENVIRONMENT if box.network else {}
+        box.envs = {**self._environment, **base.envs, **proxy, **(envs or {})}
         if is_plain:
             self._recent.append(time.monotonic())
             asyncio.get_running_loop().call_later(_REFILL_AFTER_S, self._refill, limits)
@@ -130,9 +132,15 @@ class ProcessBackend:
         return box
 
     def _new_box(
-        self, limits: Limits, base: Base, snapshot: ProcessSnapshot | None = None, network: BoxNetwork | None = None
+        self,
+        limits: Limits,
+        base: Base,
+        snapshot: ProcessSnapshot | None = None,
+        policy: NetworkPolicy | None = None,
+        on_network: OnNetwork | None = None,
     ) -> ProcessBox:
         name = f"{os.getpid()}-{self.host_pid}-{next(self._numbers)}"
+        network = None if policy is None else BoxNetwork(name, policy, on_network)
         box = ProcessBox(name, snapshot.family if snapshot else name, limits, base, network, self)
         if network is not None:
             self._networks.add(network)
@@ -207,11 +215,11 @@ class ProcessBackend:
         await self.until_ready(generation)  # it is over since long, but for one that was just restored
         layer = str(next(self._numbers))
         upper = os.dup(generation.upper)
-        self._layers.weigh(layer, used_bytes(upper))
         self._family_of[layer] = family
         if live:
             await self._copy_layer(generation, layer, family, upper)
         else:
+            self._layers.weigh(layer, used_bytes(upper))
             self._post({"op": "keep", "layer": layer, "family": family}, [upper])
         return (*generation.stack, layer)
 
@@ -258,7 +266,8 @@ class ProcessBackend:
         self._copies[layer] = done
         cause, began = "interrupted", False
         try:
-            await generation.call({"op": "freeze"}, deadline_s=GONE_S)
+            await generation.freeze(deadline_s=GONE_S)
+            size = used_bytes(upper)
             self._post({"op": "copy", "layer": layer, "family": family}, [upper])
             began = True
             async with asyncio.timeout(COPY_S):
@@ -273,9 +282,10 @@ class ProcessBackend:
             elif cause:
                 self._drop_layer(layer)
             with contextlib.suppress(SandboxError, TimeoutError):  # a death is met by the next call
-                await generation.call({"op": "thaw"}, deadline_s=GONE_S)
+                await generation.thaw(deadline_s=GONE_S)
         if cause:
             raise SandboxError(f"snapshot: {cause}")
+        self._layers.weigh(layer, size)
 
     def _drop_layer(self, layer: str) -> None:
         family = self._family_of.pop(layer, None)

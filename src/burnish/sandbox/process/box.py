@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from burnish.errors import SandboxError, UserError
-from burnish.sandbox.base import ExecResult, SandboxFileError, Snapshot
+from burnish.sandbox.base import ExecResult, OnNetwork, SandboxFileError, Snapshot
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import Generation
 from burnish.sandbox.process.output import PipeReader
-from burnish.sandbox.process.proxied import BoxNetwork, OnNetwork, require_network
+from burnish.sandbox.process.proxied import BoxNetwork, require_network
 from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
@@ -109,6 +109,8 @@ class ProcessBox:
         self._generation = generation
 
     async def kill(self) -> None:
+        if self._change.locked():  # whoever changes its life may take long, and meets its end
+            self._lives.retire(self._generation, "it was killed")
         async with self._change:
             await self._lives.kill(self)
 

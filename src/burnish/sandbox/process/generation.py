@@ -15,6 +15,28 @@ from burnish.sandbox.process.channel import Channel
 from burnish.sandbox.process.wire import Message
 
 
+class _Call:
+    """One that waits for its answer, for so long."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.answer: asyncio.Future[tuple[Message, list[int]]] = loop.create_future()
+        self._loop = loop
+        self._clock: asyncio.TimerHandle | None = None
+
+    def start_clock(self, seconds: float) -> None:
+        self._clock = self._loop.call_later(seconds, self._expire)
+
+    def stop_clock(self) -> float:
+        """The seconds that were left."""
+        assert self._clock is not None
+        self._clock.cancel()
+        return max(0.0, self._clock.when() - self._loop.time())
+
+    def _expire(self) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(TimeoutError())
+
+
 class Generation:
     """Made by the backend, which also tells it when it has ended."""
 
@@ -28,9 +50,10 @@ class Generation:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owns_output = owns_output
         self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[tuple[Message, list[int]]]] = {}
+        self._waiting: dict[int, _Call] = {}
         self._death: SandboxError | None = None
         self._first_cause = ""
+        self._frozen: list[tuple[_Call, float]] = []  # and the seconds that each had left
         self._channel = Channel(sock, self._on_message, lambda: None)  # the host tells the backend why it ended
 
     @property
@@ -55,9 +78,9 @@ class Generation:
         if not self.ready.done():
             self.ready.set_exception(self.fresh_death())
             self.ready.exception()  # a creation that was given up has nobody to tell
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(self.fresh_death())
+        for call in self._waiting.values():
+            if not call.answer.done():
+                call.answer.set_exception(self.fresh_death())
         return self._first_cause
 
     def fresh_death(self) -> SandboxError:
@@ -80,18 +103,38 @@ class Generation:
                 os.close(descriptor)
             raise self.fresh_death()
         number = next(self._ids)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[tuple[Message, list[int]]] = loop.create_future()
-        self._waiting[number] = future
+        call = _Call(asyncio.get_running_loop())
+        self._waiting[number] = call
         self._channel.post({**request, "id": number}, fds)
-        deadline = loop.call_later(deadline_s, _expire, future)
+        call.start_clock(deadline_s)
         try:
-            return await future
+            return await call.answer
         except asyncio.CancelledError:
             self._channel.post({"op": "cancel", "id": number})  # it goes on inside until its answer comes
             raise
         finally:
-            deadline.cancel()
+            call.stop_clock()
+
+    async def freeze(self, *, deadline_s: float) -> None:
+        """Stops all processes inside, and the deadlines of the calls that wait for them. `thaw` follows in any case.
+
+        Raises SandboxError when they do not stop, and what `call` raises.
+        """
+        waiting = tuple(self._waiting.values())
+        self._frozen = [(call, call.stop_clock()) for call in waiting if not call.answer.done()]
+        answer, _ = await self.call({"op": "freeze"}, deadline_s=deadline_s)
+        if "no" in answer:
+            raise SandboxError(f"sandbox {self.name}: {answer['no']}")
+
+    async def thaw(self, *, deadline_s: float) -> None:
+        """Lets them go on, with the time that they had left."""
+        try:
+            await self.call({"op": "thaw"}, deadline_s=deadline_s)
+        finally:
+            for call, left_s in self._frozen:
+                if not call.answer.done():
+                    call.start_clock(left_s)
+            self._frozen = []
 
     def _on_message(self, message: Message, fds: list[int]) -> None:
         if "ready" in message:
@@ -104,17 +147,12 @@ class Generation:
         if "failed" in message:
             self.bury(message["failed"])
             return
-        future = self._waiting.pop(message["id"], None)
-        if future is None or future.done():  # cancelled meanwhile
+        call = self._waiting.pop(message["id"], None)
+        if call is None or call.answer.done():  # cancelled meanwhile
             for descriptor in fds:
                 os.close(descriptor)
         else:
-            future.set_result((message, fds))
-
-
-def _expire(future: asyncio.Future[tuple[Message, list[int]]]) -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())
+            call.answer.set_result((message, fds))
 
 
 def describe_status(status: int) -> str:

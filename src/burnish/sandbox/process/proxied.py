@@ -5,9 +5,9 @@ owner, so that the proxy accepts inside and connects outside. Nothing else cross
 """
 
 import socket
-from collections.abc import Callable
 
 from burnish.errors import UserError
+from burnish.sandbox.base import OnNetwork
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord, Proxy, Verdict
 from burnish.sandbox.process.confine import PROXY_PORT
 
@@ -19,14 +19,12 @@ ENVIRONMENT = {
 }
 """What programs look at to find their proxy."""
 
-OnNetwork = Callable[[NetworkRecord], None]
-
 
 class BoxNetwork:
     """The policy of one sandbox, and the proxy of its present life."""
 
-    def __init__(self, policy: NetworkPolicy, on_record: OnNetwork | None) -> None:
-        self.policy = policy
+    def __init__(self, sandbox: str, policy: NetworkPolicy, on_record: OnNetwork | None) -> None:
+        self._sandbox, self.policy = sandbox, policy
         self.num_denials = 0
         self.on_record = on_record
         self._proxy: Proxy | None = None
@@ -38,9 +36,14 @@ class BoxNetwork:
 
     async def serve(self, listener: int) -> None:
         """Takes over the listening socket of a new life; that of the life before is closed."""
-        await self.close()
+        accepting = socket.socket(fileno=listener)
+        try:
+            await self.close()
+        except BaseException:
+            accepting.close()
+            raise
         self._proxy = Proxy(self.policy, on_record=self._record)
-        self._proxy.serve(socket.socket(fileno=listener))
+        self._proxy.serve(accepting)
 
     async def close(self) -> None:
         """Cuts what is open. Idempotent."""
@@ -52,7 +55,7 @@ class BoxNetwork:
         if isinstance(record, Verdict) and not record.allowed:
             self.num_denials += 1
         if self.on_record is not None:
-            self.on_record(record)
+            self.on_record(self._sandbox, record)
 
 
 def require_network(network: BoxNetwork | None) -> BoxNetwork:

@@ -8,7 +8,7 @@ everything that confines them has been applied to this process before (confine.p
 
 Requests of the owner, one packet each; the answer carries the same id:
 
-    {"id", "op": "freeze" | "thaw"}    all processes but this one stop, and go on -> {"id"}
+    {"id", "op": "freeze" | "thaw"}    all processes but this one stop, and go on -> {"id"} | {"no"}
     {"id", "op": "run", "argv", "cwd", "envs", "timeout_s"} + stdin?, stdout, stderr  -> {"id", "code" | "signal", ...}
     {"op": "warm"}                                                             -> nothing; the first command is quicker
     {"id", "op": "cancel"}                                                     -> nothing; the run's answer comes early
@@ -54,6 +54,7 @@ class Supervisor:
     def __init__(self, owner: socket.socket, lifeline: int, meter: Meter) -> None:
         self._owner, self._lifeline, self._meter = owner, lifeline, meter
         self._running: dict[int, Command] = {}  # by pid
+        self._frozen_since: float | None = None
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._proc_device = os.stat("/proc").st_dev
 
@@ -81,7 +82,7 @@ class Supervisor:
 
     def _milliseconds_to_deadline(self) -> "float | None":
         deadlines = [command.deadline for command in self._running.values() if not command.timed_out]
-        if not deadlines:
+        if not deadlines or self._frozen_since is not None:
             return None
         left = max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1)
         return min(left, _SAMPLE_MEMORY_MS) if self._meter.samples_memory else left
@@ -95,9 +96,10 @@ class Supervisor:
                 self._warm_up()
             elif operation == "cancel":
                 self._cancel(message["id"])
-            elif operation in ("freeze", "thaw"):
-                _stop_everything() if operation == "freeze" else _signal_everything(signal.SIGCONT)
-                wire.send(self._owner, {"id": message["id"]})
+            elif operation == "freeze":
+                self._freeze(message["id"])
+            elif operation == "thaw":
+                self._thaw(message["id"])
             else:
                 self._serve_file(operation, message, fds)
         finally:
@@ -170,6 +172,24 @@ class Supervisor:
         finally:
             self._meter.protect()
 
+    def _freeze(self, request: int) -> None:
+        self._frozen_since = time.monotonic()
+        answer: Message = {"id": request}
+        if not _stop_everything():
+            answer["no"] = f"its processes did not stop within {_STOPPING_S:g} s"
+        wire.send(self._owner, answer)
+
+    def _thaw(self, request: int) -> None:
+        """The time that commands stood still is not theirs."""
+        _signal_everything(signal.SIGCONT)
+        if self._frozen_since is not None:
+            frozen_s = time.monotonic() - self._frozen_since
+            for command in self._running.values():
+                command.started += frozen_s
+                command.deadline += frozen_s
+            self._frozen_since = None
+        wire.send(self._owner, {"id": request})
+
     def _warm_up(self) -> None:
         """Makes this process's own copy of the memory that starting a command touches, by starting what cannot be."""
         with contextlib.suppress(OSError):
@@ -193,6 +213,8 @@ class Supervisor:
                 self._kill(command)
 
     def _end_overdue(self) -> None:
+        if self._frozen_since is not None:
+            return
         now = time.monotonic()
         for command in self._running.values():
             if now >= command.deadline and not command.timed_out:
@@ -291,16 +313,19 @@ def _signal_everything(number: int) -> None:
         os.kill(-1, number)
 
 
-def _stop_everything() -> None:
-    """Returns when no process of the sandbox runs or could wake up, or after a moment.
+def _stop_everything() -> bool:
+    """Whether, within a moment, no process of the sandbox runs or could wake up.
 
+    One that is about to stop may wake another with its last instruction, so they are told again until all stand still.
     One in the state "D" counts as stopped: it waits for a child that shares its memory and was stopped before exec.
     """
     deadline = time.monotonic() + _STOPPING_S
-    _signal_everything(signal.SIGSTOP)
-    while any(state in b"RS" for pid, (state, _) in _stat_by_pid().items() if pid != 1):
+    while True:
+        _signal_everything(signal.SIGSTOP)
+        if not any(state in b"RS" for pid, (state, _) in _stat_by_pid().items() if pid != 1):
+            return True
         if time.monotonic() > deadline:
-            return
+            return False
         time.sleep(_STOPPING_POLL_S)
 
 
