@@ -1,7 +1,7 @@
 """Snapshots of sandboxes whose commands run: what the standing still does to them, and what they can do about it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -38,11 +38,18 @@ async def backend() -> AsyncIterator[ProcessBackend]:
         yield backend
 
 
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    for _ in range(1000):
+        if await holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
 async def test_time_that_a_command_stands_still_is_not_its_own(backend: ProcessBackend) -> None:
     async with await backend.create(limits=SMALL) as box:
         command = asyncio.create_task(box.commands.run("echo begun > begun; sleep 0.5; echo done", timeout_s=1.0))
-        while not await box.files.exists("begun"):
-            await asyncio.sleep(0.01)
+        await until(lambda: box.files.exists("begun"))
         await box.generation.freeze(deadline_s=5.0)
         await asyncio.sleep(1.2)
         assert not command.done()
@@ -70,7 +77,9 @@ async def test_a_kill_does_not_wait_for_the_copy(backend: ProcessBackend, monkey
     command = asyncio.create_task(box.commands.run("sleep 100"))
     await asyncio.sleep(0.1)
     snapshot = asyncio.create_task(box.snapshot())
-    while not backend._copies:
+    for _ in range(1000):
+        if backend._copies:
+            break
         await asyncio.sleep(0)
     killing = asyncio.create_task(box.kill())
     await asyncio.sleep(0)

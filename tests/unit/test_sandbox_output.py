@@ -6,7 +6,7 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.sandbox.process.output import HeadAndTail, PipeReader
+from burnish.sandbox.process.output import HeadAndTail, Output
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.integers(0, 100))
@@ -29,22 +29,27 @@ def test_memory_stays_bounded() -> None:
     assert kept.num_dropped == (200 * 64 << 10) - 1000
 
 
+def close_writers(output: Output) -> None:
+    for writer in output.writers:
+        os.close(writer)
+
+
 async def test_a_pipe_is_drained_while_it_is_written() -> None:
-    reader = PipeReader(10)
-    await asyncio.to_thread(os.write, reader.writer, b"x" * 1_000_000)  # many times what a pipe holds
-    os.close(reader.writer)
-    assert reader.finish() == (b"x" * 10, 999_990)
+    output = Output(10)
+    await asyncio.to_thread(os.write, output.writers[1], b"x" * 1_000_000)  # many times what a pipe holds
+    close_writers(output)
+    assert output.finish() == (b"", b"x" * 10, 999_990)
 
 
 async def test_an_open_writer_does_not_keep_us() -> None:
-    reader = PipeReader(10)
-    os.write(reader.writer, b"here")
-    assert reader.finish() == (b"here", 0)
-    os.close(reader.writer)
+    output = Output(10)
+    os.write(output.writers[0], b"here")
+    assert output.finish() == (b"here", b"", 0)
+    close_writers(output)
 
 
 async def test_a_pipe_that_somebody_else_emptied_is_no_error() -> None:
-    reader = PipeReader(10)
-    assert reader._read() is None
-    os.close(reader.writer)
-    assert reader.finish() == (b"", 0)
+    output = Output(10)
+    assert output._readers[0]._read() is None
+    close_writers(output)
+    assert output.finish() == (b"", b"", 0)

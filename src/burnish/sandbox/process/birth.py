@@ -19,8 +19,11 @@ _MEMORY_PER_PROCESS = 4
 class Nursery:
     """What every child takes over from the host."""
 
-    def __init__(self, *, rootless: bool, groups: "cgroups.Cgroups | None", lifeline: int, program: bytes) -> None:
-        self.rootless, self.groups, self.lifeline, self.program = rootless, groups, lifeline, program
+    def __init__(
+        self, *, rootless: bool, groups: "cgroups.Cgroups | None", lifeline: int, deaths: int, program: bytes
+    ) -> None:
+        self.rootless, self.groups, self.program = rootless, groups, program
+        self.lifeline, self.deaths = lifeline, deaths
         self.proc = -1  # a descriptor of the machine's /proc
         self.binds: list[str] = []
 
@@ -56,8 +59,7 @@ def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_joi
 
 
 def _prepare(nursery: Nursery, groups: "dict[str, int]", to_join: "list[int]") -> Meter:
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the kernel keeps it from pid 1
     confine.settle(nursery.proc, to_join, rootless=nursery.rootless)
     counters, peak = {}, None
     if nursery.groups is not None:
@@ -99,4 +101,4 @@ def _become_box(nursery: Nursery, owner: socket.socket, meter: Meter, message: M
     wire.send(owner, {"ready": message["uid"]}, passed)
     for descriptor in passed:
         os.close(descriptor)
-    Supervisor(owner, nursery.lifeline, meter).serve()
+    Supervisor(owner, nursery.lifeline, nursery.deaths, meter).serve()

@@ -11,7 +11,7 @@ from burnish.sandbox.base import ExecResult, OnNetwork, SandboxFileError, Snapsh
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import Generation
-from burnish.sandbox.process.output import PipeReader
+from burnish.sandbox.process.output import Output
 from burnish.sandbox.process.proxied import BoxNetwork, require_network
 from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
 from burnish.sandbox.process.template import HOME
@@ -243,23 +243,21 @@ class ProcessCommands:
         request = {
             "op": "run",
             "argv": argv,
-            "cwd": posixpath.join(HOME, cwd or ""),
-            "envs": {**self._box.envs, **(envs or {})},
+            "cwd": posixpath.join(HOME, cwd) if cwd else HOME,
+            "envs": {**self._box.envs, **envs} if envs else self._box.envs,
             "timeout_s": timeout_s,
         }
-        stdout, stderr = PipeReader(self._box.limits.output_bytes), PipeReader(self._box.limits.output_bytes)
+        output = Output(self._box.limits.output_bytes)
         try:
-            fds = [wire.memfd("stdin", stdin)] if stdin else []
-            for reader in (stdout, stderr):
-                self._box.give_output(reader.writer)
-                fds.append(reader.writer)
+            for writer in output.writers:
+                self._box.give_output(writer)
+            fds = [wire.memfd("stdin", stdin), *output.writers] if stdin else output.writers
             before = self._box.network.num_denials if self._box.network else 0
             answer, _ = await self._box.call(request, fds, deadline_s=timeout_s + ANSWER_GRACE_S)
             num_denials = self._box.network.num_denials - before if self._box.network else None
-            return _result(answer, stdout.finish(), stderr.finish(), num_denials)
+            return _result(answer, output.finish(), num_denials)
         finally:
-            stdout.close()
-            stderr.close()
+            output.close()
 
 
 async def run_on_terminal(box: ProcessBox, argv: Sequence[str], terminal: int, *, timeout_s: float) -> ExecResult:
@@ -277,18 +275,16 @@ async def run_on_terminal(box: ProcessBox, argv: Sequence[str], terminal: int, *
     }
     fds = [terminal, os.dup(terminal), os.dup(terminal)]
     answer, _ = await box.call(request, fds, deadline_s=timeout_s + ANSWER_GRACE_S)
-    return _result(answer, (b"", 0), (b"", 0), None)
+    return _result(answer, (b"", b"", 0), None)
 
 
-def _result(
-    answer: Message, stdout: tuple[bytes, int], stderr: tuple[bytes, int], num_denials: int | None
-) -> ExecResult:
-    num_dropped = stdout[1] + stderr[1]
+def _result(answer: Message, output: tuple[bytes, bytes, int], num_denials: int | None) -> ExecResult:
+    stdout, stderr, num_dropped = output
     return ExecResult(
         exit_code=answer.get("code"),
         signal=answer.get("signal"),
-        stdout=stdout[0],
-        stderr=stderr[0],
+        stdout=stdout,
+        stderr=stderr,
         timed_out=answer["timed_out"],
         limit_hit=answer["limit"] or ("output" if num_dropped else None),
         wall_s=answer["wall_s"],

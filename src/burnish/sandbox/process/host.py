@@ -83,8 +83,12 @@ def _logged() -> "Iterator[None]":
 class Host:
     """State of the host: its sandboxes by name and by pid."""
 
-    def __init__(self, owner: socket.socket, *, rootless: bool, groups: "cgroups.Cgroups | None") -> None:
-        self._owner, self._rootless, self._groups = owner, rootless, groups
+    def __init__(
+        self, owner: socket.socket, deaths: int, end: int, *, rootless: bool, groups: "cgroups.Cgroups | None"
+    ) -> None:
+        """`deaths` and `end` are readable when a child has ended and when we are asked to (`syscalls.listen_for`)."""
+        self._owner, self._deaths, self._end = owner, deaths, end
+        self._rootless, self._groups = rootless, groups
         self._unborn: deque[_Unborn] = deque()
         self._recent: deque[float] = deque(maxlen=_MAX_UNBORN - 1)  # when sandboxes were asked for
         self._numbers = itertools.count()
@@ -92,7 +96,9 @@ class Host:
         self._pids: dict[str, int] = {}
         self._to_remove: list[tuple[_Box, int, float]] = []  # status, when to give up
         lifeline, self._lifeline_end = os.pipe()
-        self._nursery = Nursery(rootless=rootless, groups=groups, lifeline=lifeline, program=seccomp.build_program())
+        self._nursery = Nursery(
+            rootless=rootless, groups=groups, lifeline=lifeline, deaths=deaths, program=seccomp.build_program()
+        )
         self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
         self._uids = Uids(FIRST_UID + os.getpid() % NUM_HOSTS * UIDS_PER_HOST)
         self._layers = Layers()
@@ -143,16 +149,9 @@ class Host:
 
     def serve(self) -> None:
         """Until the owner is gone; then every sandbox is killed and its folders are removed."""
-        bell, ringer = socket.socketpair()
-        bell.setblocking(False)
-        ringer.setblocking(False)
-        self._private = [bell, ringer, self._owner]
-        signal.set_wakeup_fd(ringer.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._end)
         poll = select.poll()
-        poll.register(self._owner, select.POLLIN)
-        poll.register(bell, select.POLLIN)
+        for source in (self._owner.fileno(), self._deaths, self._end):
+            poll.register(source, select.POLLIN)
         while not self._ending:
             wants_one = self._wants_one()
             events = poll.poll(self._patience_ms(wants_one=wants_one))
@@ -161,9 +160,11 @@ class Host:
             elif self._unborn and not self._pids and not self._recent:
                 self._dismiss_unborn()
             for descriptor, _ in events:
-                if descriptor == bell.fileno():
-                    bell.recv(4096)
+                if descriptor == self._deaths:
+                    os.read(self._deaths, syscalls.SIGINFO_BYTES)
                     self._reap()
+                elif descriptor == self._end:
+                    self._ending = True
                 else:
                     try:
                         self._serve_one(*wire.receive(self._owner))
@@ -171,9 +172,6 @@ class Host:
                         self._ending = True
             self._remove_groups()
         self._kill_everything()
-
-    def _end(self, *_: object) -> None:
-        self._ending = True
 
     def _serve_one(self, message: Message, fds: "list[int]") -> None:
         operation = message["op"]
@@ -265,7 +263,8 @@ class Host:
             child.pid, to_join = self._clone(groups)
             if child.pid == 0:
                 os.close(self._lifeline_end)
-                for private in (*self._private, host_end, *(other.socket for other in self._unborn)):
+                os.close(self._end)
+                for private in (self._owner, host_end, *(other.socket for other in self._unborn)):
                     private.close()
                 live(self._nursery, child_end, groups, to_join)
         except OSError:
@@ -362,17 +361,17 @@ def main() -> None:
         if signal.getsignal(number) == signal.SIG_IGN and number not in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl-C is for the owner, who ends us in order
+    deaths, end = syscalls.listen_for(signal.SIGCHLD), syscalls.listen_for(signal.SIGTERM)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != settings["parent"]:
         return  # the owner died before the signal was armed
     gc.disable()  # nothing here makes cycles, and a collection would touch (copy) every page shared with the children
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # until the loop takes it over
     groups = None
     try:
         refusals.check_machine()
         cgroups.reap_dead()
         groups = cgroups.detect(os.getpid())
-        host = Host(owner, rootless=is_rootless(), groups=groups)
+        host = Host(owner, deaths, end, rootless=is_rootless(), groups=groups)
         host.build(settings["prefixes"], settings["images"])
         gc.collect()
         gc.freeze()

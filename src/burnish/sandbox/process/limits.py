@@ -89,7 +89,7 @@ class Meter:
         self.protect()
 
     def begin(self) -> None:
-        """Forgets what happened while nothing of the owner ran."""
+        """Forgets what happened. While nothing runs nothing happens, so this need not wait for the next command."""
         self.oom_killed = False
         for counter in self.counters.values():
             counter.moved()

@@ -46,24 +46,54 @@ class HeadAndTail:
         return max(0, self._num_total - self._head_limit - self._tail_limit)
 
 
-class PipeReader:
-    """The reading end of a pipe on the running loop. `writer` is the other end, to be given away.
+class Output:
+    """The reading ends of a command's two pipes on the running loop. `writers` are the other ends, to be given away.
 
     The loop begins to listen after a moment only: most commands are done by then, and what they wrote lies in the pipe.
     """
 
     def __init__(self, limit: int) -> None:
+        """`limit`: bytes kept of each."""
+        self._readers = (_PipeReader(limit), _PipeReader(limit))
+        self._later = asyncio.get_running_loop().call_later(_LISTEN_AFTER_S, self._listen)
+
+    @property
+    def writers(self) -> list[int]:
+        """Of stdout and of stderr."""
+        return [reader.writer for reader in self._readers]
+
+    def finish(self) -> tuple[bytes, bytes, int]:
+        """What was written until now, stdout and stderr, and how many bytes were dropped. The end of listening."""
+        self._later.cancel()
+        stdout, stderr = self._readers
+        kept = stdout.finish(), stderr.finish()
+        return *kept, stdout.num_dropped + stderr.num_dropped
+
+    def close(self) -> None:
+        self._later.cancel()
+        for reader in self._readers:
+            reader.close()
+
+    def _listen(self) -> None:
+        for reader in self._readers:
+            reader.listen()
+
+
+class _PipeReader:
+    """One of them."""
+
+    def __init__(self, limit: int) -> None:
         self._kept = HeadAndTail(limit)
-        self._loop = asyncio.get_running_loop()
         self._reader, self.writer = os.pipe()
         os.set_blocking(self._reader, False)
-        self._listening = False
-        self._later = self._loop.call_later(_LISTEN_AFTER_S, self._listen)
+        self._loop: asyncio.AbstractEventLoop | None = None  # that listens
 
-    def finish(self) -> tuple[bytes, int]:
-        """What was written until now (output kept, bytes dropped), and the end of listening.
+    @property
+    def num_dropped(self) -> int:
+        return self._kept.num_dropped
 
-        Takes what the pipe holds at this moment and not until its end: a descriptor that found its way to another
+    def finish(self) -> bytes:
+        """Takes what the pipe holds at this moment and not until its end: a descriptor that found its way to another
         process must not keep us.
         """
         if self._reader >= 0:
@@ -71,18 +101,17 @@ class PipeReader:
             while waiting > 0 and (data := self._read()):
                 waiting -= len(data)
         self.close()
-        return self._kept.result(), self._kept.num_dropped
+        return self._kept.result()
 
     def close(self) -> None:
         if self._reader >= 0:
-            self._later.cancel()
-            if self._listening:
+            if self._loop is not None:
                 self._loop.remove_reader(self._reader)
             os.close(self._reader)
             self._reader = -1
 
-    def _listen(self) -> None:
-        self._listening = True
+    def listen(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._reader, self._readable)
 
     def _readable(self) -> None:

@@ -1,10 +1,10 @@
 """Pid 1 of a sandbox: starts commands, enforces their time, reaps, and serves files. One thread, one loop.
 
 Out of the candidate's reach: signals of its pid namespace do not arrive at pid 1 (the kernel protects an init from all
-that it has no handler for, and SIGCHLD is the only one handled here), it cannot be traced (not dumpable, capabilities
-that the candidate lacks, and no ptrace call to begin with), it shares no descriptor, and nothing of the sandbox's file
-system is ever loaded into it. Commands are started by posix_spawn, which costs a vfork and not a fork of this Python;
-everything that confines them has been applied to this process before (confine.py) and is inherited.
+that it neither handles nor blocks, and SIGCHLD is the only one blocked here), it cannot be traced (not dumpable,
+capabilities that the candidate lacks, and no ptrace call to begin with), it shares no descriptor, and nothing of the
+sandbox's file system is ever loaded into it. Commands are started by posix_spawn, which costs a vfork and not a fork of
+this Python; everything that confines them has been applied to this process before (confine.py) and is inherited.
 
 Requests of the owner, one packet each; the answer carries the same id:
 
@@ -25,7 +25,7 @@ import signal
 import socket
 import time
 
-from burnish.sandbox.process import boxfiles, wire
+from burnish.sandbox.process import boxfiles, syscalls, wire
 from burnish.sandbox.process.limits import Meter, private_bytes
 from burnish.sandbox.process.wire import Message
 
@@ -51,8 +51,9 @@ class Command:
 class Supervisor:
     """Serves one owner until either end goes away."""
 
-    def __init__(self, owner: socket.socket, lifeline: int, meter: Meter) -> None:
-        self._owner, self._lifeline, self._meter = owner, lifeline, meter
+    def __init__(self, owner: socket.socket, lifeline: int, deaths: int, meter: Meter) -> None:
+        """`lifeline` ends with the host, `deaths` is readable when a child has ended (`syscalls.listen_for`)."""
+        self._owner, self._lifeline, self._deaths, self._meter = owner, lifeline, deaths, meter
         self._running: dict[int, Command] = {}  # by pid
         self._frozen_since: float | None = None
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -60,20 +61,15 @@ class Supervisor:
 
     def serve(self) -> None:
         """Until the host is gone. Raises EOFError when the owner is. Leaving ends pid 1, and with it the sandbox."""
-        bell, ringer = socket.socketpair()
-        bell.setblocking(False)
-        ringer.setblocking(False)
-        signal.set_wakeup_fd(ringer.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
         poll = select.poll()
-        for descriptor in (self._owner.fileno(), self._lifeline, bell.fileno()):
+        for descriptor in (self._owner.fileno(), self._lifeline, self._deaths):
             poll.register(descriptor, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll(self._milliseconds_to_deadline()):
                 if descriptor == self._lifeline:
                     return
-                if descriptor == bell.fileno():
-                    bell.recv(4096)
+                if descriptor == self._deaths:
+                    os.read(self._deaths, syscalls.SIGINFO_BYTES)
                     self._reap()
                 else:
                     self._serve_one(*wire.receive(self._owner))
@@ -131,8 +127,6 @@ class Supervisor:
 
     def _run(self, message: Message, fds: "list[int]") -> None:
         """Starts a command. One that cannot be started is a result like any other, with the reason on its stderr."""
-        if not self._running:
-            self._meter.begin()
         *stdin, stdout, stderr = fds
         started = time.monotonic()
         try:
@@ -194,7 +188,6 @@ class Supervisor:
         """Makes this process's own copy of the memory that starting a command touches, by starting what cannot be."""
         with contextlib.suppress(OSError):
             self._spawn(["/"], {}, [self._null] * 3)
-        self._meter.begin()
         self._meter.limit_hit()
 
     def _answer_not_started(self, message: Message, error: Exception, stderr: int, wall_s: float) -> None:
@@ -274,6 +267,8 @@ class Supervisor:
         answer["limit"] = "wall" if command.timed_out else sampled or limit
         answer["oom"] = self._meter.oom_killed
         wire.send(self._owner, answer)
+        if not self._running:  # not when the next one starts, which somebody waits for
+            self._meter.begin()
 
     def _kill_all_that_is_left(self) -> "tuple[int, float]":
         """How many they were, and their CPU time."""

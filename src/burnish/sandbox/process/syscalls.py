@@ -6,6 +6,7 @@ is only safe there.
 
 import ctypes
 import os
+import signal
 import struct
 
 CLONE_NEWNS = 0x00020000
@@ -47,6 +48,7 @@ CAP_SYS_PTRACE, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 19, 21, 24
 CAP_CHOWN, CAP_SETGID, CAP_SETUID, CAP_NET_ADMIN = 0, 6, 7, 12
 
 _SIGCHLD = 17
+SIGINFO_BYTES = 128
 _CLONE_INTO_CGROUP = 1 << 33
 _AT_FDCWD = -100
 _AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
@@ -99,6 +101,19 @@ def clone_into_cgroup(flags: int, cgroup: int) -> int:
     """
     arguments = struct.pack("=11Q", flags | _CLONE_INTO_CGROUP, 0, 0, 0, _SIGCHLD, 0, 0, 0, 0, 0, cgroup)
     return _syscall("clone3", arguments, len(arguments))
+
+
+def listen_for(number: int) -> int:
+    """Blocks a signal, so that it interrupts nothing; a descriptor that is readable when the reading process has one.
+
+    Reading it takes the signal away, SIGINFO_BYTES at a time. Children may share the descriptor.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    mask = ctypes.create_string_buffer(128)
+    _check(_libc.sigemptyset(mask), "sigemptyset")
+    _check(_libc.sigaddset(mask, ctypes.c_int(number)), "sigaddset")
+    flags = os.O_CLOEXEC | os.O_NONBLOCK
+    return _check(_libc.signalfd(ctypes.c_int(-1), mask, ctypes.c_int(flags)), "signalfd")
 
 
 def unshare(flags: int) -> None:

@@ -15,6 +15,8 @@ Message = dict[str, Any]
 INLINE_BYTES = 48 << 10  # well under the default socket buffer, so that a packet never fails for its size
 MAX_FDS = 16
 _LONG = b"\0"
+# json.dumps and json.loads would make or choose theirs for every message
+_encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
 
 
 def memfd(name: str, data: "bytes | bytearray | memoryview") -> int:
@@ -45,7 +47,7 @@ def send(sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> None
 
     Raises EOFError when the other side is gone, BlockingIOError when the queue is full.
     """
-    body = json.dumps(message, separators=(",", ":")).encode()
+    body = _encode(message).encode()
     if len(body) <= INLINE_BYTES:
         _send(sock, body, fds)
         return
@@ -88,5 +90,5 @@ def receive(sock: socket.socket) -> tuple[Message, list[int]]:
             body = read_all(long, 1 << 30)
         finally:
             os.close(long)
-    message: Message = json.loads(body)
+    message: Message = _decode(body.decode())
     return message, owned
