@@ -174,7 +174,8 @@ class ProcessBackend:
         assert self._host is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         name = f"{box.id}.{next(self._numbers)}"
-        generation = Generation(name, stack, ours, owns_output=not self._host.is_rootless)
+        serve = box.network.serve if box.network else None
+        generation = Generation(name, stack, ours, owns_output=not self._host.is_rootless, serve=serve)
         self._lives[name] = generation, box
         self._layers.hold(stack)
         request = {
@@ -205,10 +206,6 @@ class ProcessBackend:
         except TimeoutError:
             self.retire(generation, f"not created within {CREATE_S:g} s")
             raise SandboxError(f"create: no sandbox within {CREATE_S:g} s") from None
-        box = self._lives[generation.name][1] if generation.name in self._lives else None
-        if box is not None and box.network is not None and generation.listener >= 0:
-            listener, generation.listener = generation.listener, -1
-            await box.network.serve(listener)
 
     async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
         """See `Lives.take_layer`."""
@@ -321,6 +318,8 @@ class ProcessBackend:
         """What the host can do; starts one when there is none. Raises what `HostProcess` raises."""
         if self._is_closed:
             raise SandboxError("the sandbox backend was closed")
+        if self._host is not None and self._host.death is None and self._host.greeting is not None:
+            return self._host.greeting
         async with self._starting:  # or several would be started in place of one that died
             if self._host is not None and (death := self._host.death) is not None:
                 if len(self._deaths) == _MAX_DEATHS and self._deaths[0] > time.monotonic() - _DEATHS_WITHIN_S:

@@ -122,44 +122,47 @@ class ProcessBox:
 
     async def snapshot(self) -> ProcessSnapshot:
         """See `SandboxBox.snapshot`."""
-        snapshot = await self._take_snapshot()
-        try:
-            await self._lives.until_ready(self._generation)
-        except BaseException:
-            await snapshot.release()
-            raise
-        return snapshot
+        async with self._change:
+            snapshot = await self._take_snapshot()
+            self._live_over(snapshot)
+            return snapshot
 
     async def _take_snapshot(self) -> ProcessSnapshot:
-        """Idle: the files become a layer as they are, and a new life over them begins, which nobody has to wait for."""
-        async with self._change:
-            old = self._generation
-            if old.is_dead:
-                raise old.fresh_death()
-            live = not old.is_idle
-            stack = await self._lives.take_layer(old, self.family, live=live)
-            snapshot = self._lives.snapshot_of(self, stack, was_live=live)
-            if not live:
-                self._generation = self._lives.begin(self, stack)
-                self._lives.retire(old, "it became a snapshot")
-            return snapshot
+        """Idle: the files become a layer as they are, and this life may write no more (`_live_over`)."""
+        old = self._generation
+        if old.is_dead:
+            raise old.fresh_death()
+        live = not old.is_idle
+        stack = await self._lives.take_layer(old, self.family, live=live)
+        return self._lives.snapshot_of(self, stack, was_live=live)
+
+    def _live_over(self, snapshot: ProcessSnapshot) -> None:
+        """Begins the next life, over what the present one wrote. Whoever calls next waits for it, and nobody before."""
+        old = self._generation
+        if not snapshot.was_live and not old.is_dead:
+            self._generation = self._lives.begin(self, snapshot.stack)
+            self._lives.retire(old, "it became a snapshot")
 
     async def fork(self, n: int = 1) -> list["ProcessBox"]:
         """See `SandboxBox.fork`."""
         if n < 1:
             raise UserError(f"{n} copies", where="fork", fix="ask for at least one")
-        async with await self._take_snapshot() as snapshot:
-            making = [asyncio.ensure_future(self._fork_of(snapshot)) for _ in range(n)]
+        async with self._change, await self._take_snapshot() as snapshot:
             try:
-                boxes = await asyncio.gather(*making)
-                await self._lives.until_ready(self._generation)
-            except BaseException:
-                for task in making:
-                    task.cancel()
-                made = await asyncio.gather(*making, return_exceptions=True)
-                await asyncio.gather(*(box.kill() for box in made if isinstance(box, ProcessBox)))
-                raise
-            return boxes
+                return await self._make_copies(snapshot, n)
+            finally:
+                self._live_over(snapshot)  # after them: they are what is waited for
+
+    async def _make_copies(self, snapshot: ProcessSnapshot, n: int) -> list["ProcessBox"]:
+        making = [asyncio.ensure_future(self._fork_of(snapshot)) for _ in range(n)]
+        try:
+            return await asyncio.gather(*making)
+        except BaseException:
+            for task in making:
+                task.cancel()
+            made = await asyncio.gather(*making, return_exceptions=True)
+            await asyncio.gather(*(box.kill() for box in made if isinstance(box, ProcessBox)))
+            raise
 
     def _fork_of(self, snapshot: Snapshot) -> Awaitable["ProcessBox"]:
         policy, on_network = (self.network.policy, self.network.on_record) if self.network else (None, None)

@@ -8,7 +8,7 @@ import itertools
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from burnish.errors import SandboxError
 from burnish.sandbox.process.channel import Channel
@@ -40,15 +40,26 @@ class _Call:
 class Generation:
     """Made by the backend, which also tells it when it has ended."""
 
-    def __init__(self, name: str, stack: tuple[str, ...], sock: socket.socket, *, owns_output: bool) -> None:
-        """`owns_output`: pipes must be given to the sandbox's uid, so that programs may reopen them."""
+    def __init__(
+        self,
+        name: str,
+        stack: tuple[str, ...],
+        sock: socket.socket,
+        *,
+        owns_output: bool,
+        serve: Callable[[int], None] | None,
+    ) -> None:
+        """
+        Args:
+            owns_output: pipes must be given to the sandbox's uid, so that programs may reopen them.
+            serve: takes over the listening socket inside, of a sandbox that has a network.
+        """
         self.name, self.stack = name, stack
         self.upper = -1  # a descriptor of the file system that holds what this life wrote
-        self.listener = -1  # inside, for the proxy; until somebody takes it
         self.output_owner: int | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._owns_output = owns_output
+        self._owns_output, self._serve = owns_output, serve
         self._ids = itertools.count(1)
         self._waiting: dict[int, _Call] = {}
         self._death: SandboxError | None = None
@@ -71,10 +82,9 @@ class Generation:
             self._death = SandboxError(f"sandbox {self.name}: {cause}", evidence=evidence)
             self._first_cause = cause
         self._channel.close()
-        for descriptor in (self.upper, self.listener):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self.upper = self.listener = -1
+        if self.upper >= 0:
+            os.close(self.upper)
+            self.upper = -1
         if not self.ready.done():
             self.ready.set_exception(self.fresh_death())
             self.ready.exception()  # a creation that was given up has nobody to tell
@@ -139,7 +149,8 @@ class Generation:
     def _on_message(self, message: Message, fds: list[int]) -> None:
         if "ready" in message:
             self.upper = fds.pop()
-            self.listener = fds.pop() if fds else -1
+            if self._serve is not None:
+                self._serve(fds.pop())
             self.output_owner = message["ready"] if self._owns_output else None
             if not self.ready.done():
                 self.ready.set_result(None)

@@ -44,6 +44,7 @@ class HostProcess:
         """
         self._on_message, self._on_death = on_message, on_death
         self._hello: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._greeting: Message | None = None
         self._death: SandboxError | None = None
         self._burying: asyncio.Task[None] | None = None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -84,9 +85,15 @@ class HostProcess:
         return None if self._death is None else SandboxError(self._death.cause, evidence=self._death.evidence)
 
     @property
+    def greeting(self) -> Message | None:
+        """What `hello` returns, once it has."""
+        return self._greeting
+
+    @property
     def is_rootless(self) -> bool:
         """Of a host that has greeted."""
-        return bool(self._hello.result()["hello"]["rootless"])
+        assert self._greeting is not None
+        return bool(self._greeting["rootless"])
 
     async def hello(self) -> Message:
         """What it can do. Raises UserError when the machine lacks what it takes, SandboxError when it died."""
@@ -99,8 +106,9 @@ class HostProcess:
         if "unsupported" in hello:
             missing = hello["unsupported"]
             raise UserError(f"this machine cannot run it: {missing['cause']}", where="sandbox", fix=missing["fix"])
-        ready: Message = hello["hello"]
-        return ready
+        greeting: Message = hello["hello"]
+        self._greeting = greeting
+        return greeting
 
     def post(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Sends, and takes over the descriptors. Lost when the host is gone, which `on_death` tells."""

@@ -4,6 +4,7 @@ The sandbox's first process opens a listening socket on the loopback of its own 
 owner, so that the proxy accepts inside and connects outside. Nothing else crosses.
 """
 
+import asyncio
 import socket
 
 from burnish.errors import UserError
@@ -28,28 +29,32 @@ class BoxNetwork:
         self.num_denials = 0
         self.on_record = on_record
         self._proxy: Proxy | None = None
+        self._cutting: list[asyncio.Task[None]] = []
 
     def set_policy(self, policy: NetworkPolicy) -> None:
         self.policy = policy
         if self._proxy is not None:
             self._proxy.policy = policy
 
-    async def serve(self, listener: int) -> None:
-        """Takes over the listening socket of a new life; that of the life before is closed."""
-        accepting = socket.socket(fileno=listener)
-        try:
-            await self.close()
-        except BaseException:
-            accepting.close()
-            raise
+    def serve(self, listener: int) -> None:
+        """Takes over the listening socket of a new life; the connections of the life before are cut."""
+        self._cut()
         self._proxy = Proxy(self.policy, on_record=self._record)
-        self._proxy.serve(accepting)
+        self._proxy.serve(socket.socket(fileno=listener))
 
     async def close(self) -> None:
-        """Cuts what is open. Idempotent."""
+        """Returns when nothing is open any more. Idempotent. Raises SandboxError when recording had failed."""
+        self._cut()
+        cutting, self._cutting = self._cutting, []
+        for outcome in await asyncio.gather(*cutting, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+
+    def _cut(self) -> None:
         proxy, self._proxy = self._proxy, None
         if proxy is not None:
-            await proxy.close()
+            unheard = [task for task in self._cutting if not task.done() or task.exception() is not None]
+            self._cutting = [*unheard, asyncio.create_task(proxy.close(), name="sandbox:cut-network")]
 
     def _record(self, record: NetworkRecord) -> None:
         if isinstance(record, Verdict) and not record.allowed:
