@@ -51,7 +51,7 @@ class Command:
 class Supervisor:
     """Serves one owner until either end goes away."""
 
-    def __init__(self, owner: socket.socket, lifeline: int, deaths: int, meter: Meter) -> None:
+    def __init__(self, owner: socket.SocketType, lifeline: int, deaths: int, meter: Meter) -> None:
         """`lifeline` ends with the host, `deaths` is readable when a child has ended (`syscalls.listen_for`)."""
         self._owner, self._lifeline, self._deaths, self._meter = owner, lifeline, deaths, meter
         self._running: dict[int, Command] = {}  # by pid

@@ -15,6 +15,12 @@ Message = dict[str, Any]
 INLINE_BYTES = 48 << 10  # well under the default socket buffer, so that a packet never fails for its size
 MAX_FDS = 16
 _LONG = b"\0"
+# As plain numbers: an operation on the enums of `socket` takes microseconds and touches a hundred kilobytes, of which
+# each sandbox would then have a copy of its own.
+_LEVEL, _RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
+_CLOEXEC, _NO_SIGNAL = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_NOSIGNAL)
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+_SPACE = socket.CMSG_SPACE(MAX_FDS * 4)
 # json.dumps and json.loads would make or choose theirs for every message
 _encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
 
@@ -42,7 +48,7 @@ def read_all(descriptor: int, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def send(sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> None:
+def send(sock: socket.SocketType, message: Message, fds: Sequence[int] = ()) -> None:
     """Sends one message; the descriptors stay the caller's.
 
     Raises EOFError when the other side is gone, BlockingIOError when the queue is full.
@@ -58,28 +64,27 @@ def send(sock: socket.socket, message: Message, fds: Sequence[int] = ()) -> None
         os.close(long)
 
 
-def _send(sock: socket.socket, body: bytes, fds: Sequence[int]) -> None:
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+def _send(sock: socket.SocketType, body: bytes, fds: Sequence[int]) -> None:
+    ancillary = [(_LEVEL, _RIGHTS, array.array("i", fds))] if fds else []
     try:
-        sock.sendmsg([body], ancillary, socket.MSG_NOSIGNAL)
+        sock.sendmsg([body], ancillary, _NO_SIGNAL)
     except ConnectionError as error:
         raise EOFError(str(error)) from error
 
 
-def receive(sock: socket.socket) -> tuple[Message, list[int]]:
+def receive(sock: socket.SocketType) -> tuple[Message, list[int]]:
     """The next message. Raises EOFError when the other side is gone, BlockingIOError when nothing is there."""
-    space = socket.CMSG_SPACE(MAX_FDS * 4)
     try:
-        body, ancillary, flags, _ = sock.recvmsg(INLINE_BYTES, space, socket.MSG_CMSG_CLOEXEC)
+        body, ancillary, flags, _ = sock.recvmsg(INLINE_BYTES, _SPACE, _CLOEXEC)
     except ConnectionError as error:
         raise EOFError(str(error)) from error
     fds = array.array("i")
     for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+        if level == _LEVEL and kind == _RIGHTS:
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
     if not body:
         raise EOFError("the other side closed the connection")
-    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+    if flags & _CUT:
         for descriptor in fds:
             os.close(descriptor)
         raise EOFError("a packet was cut")
