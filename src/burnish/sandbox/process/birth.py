@@ -24,6 +24,7 @@ class Nursery:
         self.rootless, self.groups, self.program = rootless, groups, program
         self.lifeline, self.deaths = lifeline, deaths
         self.proc = -1  # a descriptor of the machine's /proc
+        self.disk_bytes = 0  # what the next sandbox may be asked to have
         self.binds: list[str] = []
 
 
@@ -38,9 +39,9 @@ def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_joi
         to_join: those of them that this process must still enter.
     """
     try:
-        meter, refusal = None, ""
+        meter, upper, refusal = None, -1, ""
         try:
-            meter = _prepare(nursery, groups, to_join)
+            meter, upper = _prepare(nursery, groups, to_join)
         except OSError as error:
             refusal = refusals.explain(error, "preparing the sandbox")
         with contextlib.suppress(EOFError):  # the host or the owner is gone
@@ -50,15 +51,16 @@ def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_joi
             if meter is None:
                 wire.send(owner, {"failed": refusal})
             else:
-                _become_box(nursery, owner, meter, message)
+                _become_box(nursery, owner, meter, upper, message)
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 (the last frame of this process: say it in the host's log, then go)
         sys.excepthook(type(error), error, error.__traceback__)
         os._exit(1)
 
 
-def _prepare(nursery: Nursery, groups: "dict[str, int]", to_join: "list[int]") -> Meter:
-    confine.settle(nursery.proc, to_join, rootless=nursery.rootless)
+def _prepare(nursery: Nursery, groups: "dict[str, int]", to_join: "list[int]") -> "tuple[Meter, int]":
+    """Its limits, and a descriptor of the file system for its files."""
+    upper = confine.settle(nursery.proc, to_join, nursery.disk_bytes, rootless=nursery.rootless)
     counters, peak = {}, None
     if nursery.groups is not None:
         limits = nursery.groups.limits
@@ -71,14 +73,17 @@ def _prepare(nursery: Nursery, groups: "dict[str, int]", to_join: "list[int]") -
     oom_score = os.open("self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=nursery.proc)
     os.close(nursery.proc)
     may_be_exempt = not nursery.rootless and bool(syscalls.effective_capabilities() >> syscalls.CAP_SYS_RESOURCE & 1)
-    return Meter(counters, peak, oom_score, may_be_exempt=may_be_exempt, samples_memory="memory" not in groups)
+    meter = Meter(counters, peak, oom_score, may_be_exempt=may_be_exempt, samples_memory="memory" not in groups)
+    return meter, upper
 
 
-def _become_box(nursery: Nursery, owner: socket.SocketType, meter: Meter, message: Message) -> None:
+def _become_box(nursery: Nursery, owner: socket.SocketType, meter: Meter, upper: int, message: Message) -> None:
+    """Says "ready" when the files are there, and gives up its rights while the owner hears it; serves after that."""
     plan = confine.Plan(
         uid=confine.INSIDE_UID if nursery.rootless else message["uid"],
         rootless=nursery.rootless,
         disk_bytes=message["disk_bytes"],
+        guessed_disk_bytes=nursery.disk_bytes,
         stack=message["stack"],
         image=message["image"],
         binds=nursery.binds,
@@ -92,11 +97,13 @@ def _become_box(nursery: Nursery, owner: socket.SocketType, meter: Meter, messag
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     try:
         passed = [confine.listen_for_proxy()] if message["proxied"] else []
-        passed.append(confine.confine(plan))
+        passed.append(upper)
+        confine.build_root(plan)
+        wire.send(owner, {"ready": message["uid"]}, passed)
+        for descriptor in passed:
+            os.close(descriptor)
+        confine.give_up_rights(plan)
     except OSError as error:
         wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
         return
-    wire.send(owner, {"ready": message["uid"]}, passed)
-    for descriptor in passed:
-        os.close(descriptor)
     Supervisor(owner, nursery.lifeline, nursery.deaths, meter).serve()

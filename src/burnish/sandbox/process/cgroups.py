@@ -63,7 +63,7 @@ class Cgroups:
         return {controller: opened[self._folder_of(controller)] for controller in self.controllers}
 
     def limit(self, descriptors: "dict[str, int]", memory_bytes: int, num_pids: int) -> None:
-        """Sets the limits of a sandbox whose folders `create` made."""
+        """Sets the limits of a sandbox whose folders `create` made, or sets them anew."""
         if "memory" in descriptors:
             self._set_memory(descriptors["memory"], memory_bytes)
         if "pids" in descriptors:
@@ -102,7 +102,13 @@ class Cgroups:
         return "memory" if self.kind == "v2" else controller
 
     def _set_memory(self, directory: int, memory_bytes: int) -> None:
-        write_value(directory, self.limits["memory"].limit_file, str(memory_bytes))
+        try:
+            write_value(directory, self.limits["memory"].limit_file, str(memory_bytes))
+        except OSError as error:
+            if self.kind == "v2" or error.errno != errno.EINVAL:
+                raise
+            write_value(directory, "memory.memsw.limit_in_bytes", "-1")  # the older, lower one of both together
+            write_value(directory, self.limits["memory"].limit_file, str(memory_bytes))
         swap = ("memory.swap.max", "0") if self.kind == "v2" else ("memory.memsw.limit_in_bytes", str(memory_bytes))
         with contextlib.suppress(FileNotFoundError):  # a kernel without swap accounting
             write_value(directory, *swap)

@@ -34,6 +34,7 @@ class Plan:
         uid: int,
         rootless: bool,
         disk_bytes: int,
+        guessed_disk_bytes: int,
         stack: "list[str]",
         image: str,
         binds: "list[str]",
@@ -41,17 +42,18 @@ class Plan:
     ) -> None:
         self.uid = uid  # inside: INSIDE_UID when rootless, else a uid of the machine that nobody has
         self.rootless = rootless
-        self.disk_bytes = disk_bytes
+        self.disk_bytes, self.guessed_disk_bytes = disk_bytes, guessed_disk_bytes
         self.stack = stack  # names of layers, lowest first
         self.image = image  # a root directory below /images; empty for the machine's own programs
         self.binds = binds
         self.program = program
 
 
-def settle(proc: int, to_join: "list[int]", *, rootless: bool) -> None:
-    """What every sandbox needs alike, before it is known whose it will be: control groups, network, name, limits.
+def settle(proc: int, to_join: "list[int]", disk_bytes: int, *, rootless: bool) -> int:
+    """What can be done before it is known whose it will be: control groups, network, name, limits, room for files.
 
-    Raises OSError that names the step. `proc` is a descriptor of /proc, `to_join` of control groups still to enter.
+    Raises OSError that names the step. `proc` is a descriptor of /proc, `to_join` of control groups still to enter,
+    `disk_bytes` a guess. Returns a descriptor of the file system that holds the upper layer, for the owner to keep.
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     for directory in to_join:
@@ -65,15 +67,25 @@ def settle(proc: int, to_join: "list[int]", *, rootless: bool) -> None:
     _set_host_name()
     _limit_resources()
     os.umask(0o022)
+    if rootless:
+        syscalls.empty_bounding_set()  # a privileged host did so once for all; a new user namespace starts full
+    syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECUREBITS_NOTHING_FROM_ROOT)
+    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    syscalls.mount("tmpfs", "/upper", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, _size(disk_bytes))
+    upper = syscalls.clone_mounts("/upper", 0)  # from now on it outlives this namespace
+    os.mkdir("/upper/work")
+    os.mkdir("/upper/root")
+    return upper
 
 
-def confine(plan: Plan) -> int:
-    """The rest, in order; a descriptor of the file system that holds the upper layer, for the owner to keep.
-
-    Raises OSError that names the step; the caller reports it and exits.
-    """
-    upper = _build_root(plan)
+def build_root(plan: Plan) -> None:
+    """The sandbox's file system, entered. Raises OSError that names the step."""
+    _mount_all(plan)
     syscalls.enter_root("/box")
+
+
+def give_up_rights(plan: Plan) -> None:
+    """The rest, in order. Raises OSError that names the step; nothing may be started then."""
     os.chdir(template.HOME)
     if not plan.rootless:
         os.setgroups([])
@@ -82,18 +94,13 @@ def confine(plan: Plan) -> int:
         # root's, so that the candidate can neither trace nor re-limit this process.
         os.setresuid(plan.uid, 0, 0)
         syscalls.set_file_identity(plan.uid)
-    else:
-        syscalls.empty_bounding_set()  # a privileged host did so once for all; a new user namespace starts full
-    syscalls.prctl(syscalls.PR_SET_SECUREBITS, syscalls.SECUREBITS_NOTHING_FROM_ROOT)
     # To see the candidate's processes that hide, and to spare this process from the out-of-memory killer; a started
     # program keeps neither, because the uid that it runs under is not root's.
     syscalls.keep_only_capabilities((syscalls.CAP_SYS_PTRACE, syscalls.CAP_SYS_RESOURCE))
-    syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     syscalls.install_seccomp(plan.program)
     # both are cleared whenever credentials change, so they come last
     syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    return upper
 
 
 def map_user(proc: int, *, inside: int, outside: int) -> None:
@@ -106,13 +113,14 @@ def map_user(proc: int, *, inside: int, outside: int) -> None:
         write_value(proc, f"self/{name}", value)
 
 
-def _build_root(plan: Plan) -> int:
-    num_inodes = plan.disk_bytes // _INODE_BYTES + _INODES_TO_START
-    options = f"size={plan.disk_bytes},nr_inodes={num_inodes},mode=755"
-    syscalls.mount("tmpfs", "/upper", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
-    upper = syscalls.clone_mounts("/upper", 0)  # from now on it outlives this namespace
-    os.mkdir("/upper/work")
-    os.mkdir("/upper/root")
+def _size(disk_bytes: int) -> str:
+    return f"size={disk_bytes},nr_inodes={disk_bytes // _INODE_BYTES + _INODES_TO_START},mode=755"
+
+
+def _mount_all(plan: Plan) -> None:
+    if plan.disk_bytes != plan.guessed_disk_bytes:
+        flags = syscalls.MS_REMOUNT | syscalls.MS_NOSUID | syscalls.MS_NODEV
+        syscalls.mount("tmpfs", "/upper", "tmpfs", flags, _size(plan.disk_bytes))
     if plan.stack:
         _look_like(f"/layers/{plan.stack[-1]}/root", "/upper/root")
     else:
@@ -130,7 +138,6 @@ def _build_root(plan: Plan) -> int:
     _require_directory("/box/proc")
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("proc", "/box/proc", "proc", flags, "hidepid=2")
-    return upper
 
 
 def _furnish(plan: Plan) -> None:

@@ -64,6 +64,7 @@ class _Unborn:
     def __init__(self, folder: str, sock: socket.socket, groups: "dict[str, int]") -> None:
         self.pid = -1
         self.folder, self.socket, self.groups = folder, sock, groups
+        self.limits = (0, 0)  # those set on its control groups
 
     def close(self) -> None:
         self.socket.close()
@@ -103,6 +104,7 @@ class Host:
         self._uids = Uids(FIRST_UID + os.getpid() % NUM_HOSTS * UIDS_PER_HOST)
         self._layers = Layers()
         self._copies: dict[int, str] = {}  # pid of the copying process -> layer
+        self._guess = (0, 0)  # limits on memory and processes that the next sandbox may be asked to have
         self._cannot_conceive = False  # it was tried, and nobody has tried since
         self._ending = False
 
@@ -206,6 +208,10 @@ class Host:
     def _create(self, box: str, message: Message, box_socket: int) -> None:
         self._recent.append(time.monotonic())
         uid = self._uids.take(message["family"])
+        # Files live in memory and have a limit of their own; one process more is the supervisor. What one is asked for,
+        # the next may be, and gets it before.
+        self._guess = limits = (message["memory_bytes"] + message["disk_bytes"], message["num_pids"] + 1)
+        self._nursery.disk_bytes = message["disk_bytes"]
         try:
             child = self._unborn.popleft() if self._unborn else self._conceive()
         except OSError:
@@ -214,10 +220,8 @@ class Host:
         self._boxes[child.pid] = _Box(box, message["family"], child.folder)
         self._pids[box] = child.pid
         try:
-            if self._groups is not None:
-                # files live in memory and have a limit of their own; one process more is the supervisor
-                memory_bytes = message["memory_bytes"] + message["disk_bytes"]
-                self._groups.limit(child.groups, memory_bytes, message["num_pids"] + 1)
+            if limits != child.limits and self._groups is not None:
+                self._groups.limit(child.groups, *limits)
             wire.send(child.socket, {**message, "uid": uid}, [box_socket])
         except (OSError, EOFError):  # it is dying; whoever waits for it hears that from _reap
             os.kill(child.pid, signal.SIGKILL)
@@ -260,6 +264,9 @@ class Host:
         host_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         child = _Unborn(folder, host_end, groups)
         try:
+            if self._groups is not None:
+                self._groups.limit(groups, *self._guess)
+                child.limits = self._guess
             child.pid, to_join = self._clone(groups)
             if child.pid == 0:
                 os.close(self._lifeline_end)
