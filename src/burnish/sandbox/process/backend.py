@@ -163,9 +163,7 @@ class ProcessBackend:
         now = time.monotonic()
         demand = sum(moment > now - _DEMAND_S for moment in self._recent)
         while len(self._spares) < (demand if self._pool is None else self._pool):
-            spare = self._new_box(limits, Base())
-            spare.generation.post({"op": "warm"})
-            self._spares.append(spare)
+            self._spares.append(self._new_box(limits, Base()))
 
     # -- for its sandboxes -------------------------------------------------------------------------------------------
 

@@ -99,10 +99,6 @@ class Generation:
             return SandboxError(f"sandbox {self.name}: it has ended")
         return SandboxError(death.cause, evidence=death.evidence)
 
-    def post(self, request: Message) -> None:
-        """Asks for something that has no answer."""
-        self._channel.post(request)
-
     async def call(self, request: Message, fds: Sequence[int] = (), *, deadline_s: float) -> tuple[Message, list[int]]:
         """One request and its answer. Takes over `fds`. A call that is cancelled is cancelled inside too.
 

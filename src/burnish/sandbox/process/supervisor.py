@@ -10,7 +10,6 @@ Requests of the owner, one packet each; the answer carries the same id:
 
     {"id", "op": "freeze" | "thaw"}    all processes but this one stop, and go on -> {"id"} | {"no"}
     {"id", "op": "run", "argv", "cwd", "envs", "timeout_s"} + stdin?, stdout, stderr  -> {"id", "code" | "signal", ...}
-    {"op": "warm"}                                                             -> nothing; the first command is quicker
     {"id", "op": "cancel"}                                                     -> nothing; the run's answer comes early
     {"id", "op": "read", "path", "max_bytes"}                                  -> {"id", "size"} + descriptor | {"no"}
     {"id", "op": "write", "path"} + descriptor                                 -> {"id"} | {"no"}
@@ -24,6 +23,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Sequence
 
 from burnish.sandbox.process import boxfiles, syscalls, wire
 from burnish.sandbox.process.limits import Meter, private_bytes
@@ -56,11 +56,12 @@ class Supervisor:
         self._owner, self._lifeline, self._deaths, self._meter = owner, lifeline, deaths, meter
         self._running: dict[int, Command] = {}  # by pid
         self._frozen_since: float | None = None
-        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        self._proc_device = os.stat("/proc").st_dev
+        self._null = self._proc_device = -1
 
     def serve(self) -> None:
         """Until the host is gone. Raises EOFError when the owner is. Leaving ends pid 1, and with it the sandbox."""
+        self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        self._proc_device = os.stat("/proc").st_dev
         poll = select.poll()
         for descriptor in (self._owner.fileno(), self._lifeline, self._deaths):
             poll.register(descriptor, select.POLLIN)
@@ -88,8 +89,6 @@ class Supervisor:
             operation = message["op"]
             if operation == "run":
                 self._run(message, fds)
-            elif operation == "warm":
-                self._warm_up()
             elif operation == "cancel":
                 self._cancel(message["id"])
             elif operation == "freeze":
@@ -184,11 +183,14 @@ class Supervisor:
             self._frozen_since = None
         wire.send(self._owner, {"id": request})
 
-    def _warm_up(self) -> None:
-        """Makes this process's own copy of the memory that starting a command touches, by starting what cannot be."""
-        with contextlib.suppress(OSError):
-            self._spawn(["/"], {}, [self._null] * 3)
-        self._meter.limit_hit()
+    def rehearse(self, request: Message, streams: "Sequence[int]") -> None:
+        """All that a command's run does here, with one that cannot be started, before there is a sandbox."""
+        self._serve_one(request, list(streams))
+        self._reap()
+        self._finish(Command(request["id"], 0, request["timeout_s"]), 0, 0.0)
+        self._milliseconds_to_deadline()
+        self._end_overdue()
+        self._end_hogs()
 
     def _answer_not_started(self, message: Message, error: Exception, stderr: int, wall_s: float) -> None:
         missing = isinstance(error, FileNotFoundError)
