@@ -173,7 +173,14 @@ class ProcessBackend:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         name = f"{box.id}.{next(self._numbers)}"
         serve = box.network.serve if box.network else None
-        generation = Generation(name, stack, ours, owns_output=not self._host.is_rootless, serve=serve)
+        generation = Generation(
+            name,
+            stack,
+            ours,
+            owns_output=not self._host.is_rootless,
+            on_late=lambda: self._post({"op": "free", "box": name}),
+            serve=serve,
+        )
         self._lives[name] = generation, box
         self._layers.hold(stack)
         request = {

@@ -10,7 +10,7 @@ from burnish.errors import SandboxError, UserError
 from burnish.sandbox.base import ExecResult, OnNetwork, SandboxFileError, Snapshot
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process import wire
-from burnish.sandbox.process.generation import Generation
+from burnish.sandbox.process.generation import ANSWER_GRACE_S, Generation
 from burnish.sandbox.process.output import Output
 from burnish.sandbox.process.proxied import BoxNetwork, require_network
 from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
@@ -20,7 +20,6 @@ from burnish.types import Limits
 
 # The leader of a new session gets the first terminal that it opens as its own.
 _TAKE_TERMINAL = 'exec 0<>/proc/self/fd/0 1>&0 2>&0; exec "$@"'
-ANSWER_GRACE_S = 10.0  # a supervisor that is this late with an answer is counted as dead
 
 
 class Lives(Protocol):

@@ -86,7 +86,6 @@ def build_root(plan: Plan) -> None:
 
 def give_up_rights(plan: Plan) -> None:
     """The rest, in order. Raises OSError that names the step; nothing may be started then."""
-    os.chdir(template.HOME)
     if not plan.rootless:
         os.setgroups([])
         os.setresgid(plan.uid, plan.uid, plan.uid)
@@ -145,7 +144,8 @@ def _furnish(plan: Plan) -> None:
     for path in ("/upper/root/home", "/upper/root/home/agent"):
         os.mkdir(path)
     if not plan.rootless:
-        os.chown("/upper/root", plan.uid, plan.uid)
+        # Anybody may add to /, and nobody replace the links there that programs are found by (/bin, /lib64).
+        os.chmod("/upper/root", 0o1777)
         os.chown("/upper/root/home/agent", plan.uid, plan.uid)
     if not plan.rootless and not plan.image:
         os.mkdir("/upper/root/etc")
@@ -161,10 +161,11 @@ def _require_directory(path: str) -> None:
 
 
 def _look_like(model: str, target: str) -> None:
-    """The root directory of a merged tree is the uppermost layer's: it takes over what the layer below made of it."""
+    """The root directory of a merged tree is the uppermost layer's: it takes over what the layer below made of it,
+    but that its owner can enter it, without which there is no sandbox."""
     status = os.stat(model)
     os.chown(target, status.st_uid, status.st_gid)
-    os.chmod(target, status.st_mode & 0o7777)
+    os.chmod(target, status.st_mode & 0o7777 | 0o500)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 

@@ -14,27 +14,38 @@ from burnish.errors import SandboxError
 from burnish.sandbox.process.channel import Channel
 from burnish.sandbox.process.wire import Message
 
+ANSWER_GRACE_S = 10.0  # a supervisor that is this late with an answer is counted as dead
+_FREE_AFTER_S = 1.0  # one that is this late gets help, every so often
+
 
 class _Call:
-    """One that waits for its answer, for so long."""
+    """One that waits for its answer until its deadline; in the last seconds before it, `on_late` is called."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_late: Callable[[], None]) -> None:
         self.answer: asyncio.Future[tuple[Message, list[int]]] = loop.create_future()
-        self._loop = loop
+        self._loop, self._on_late = loop, on_late
+        self._deadline = 0.0
         self._clock: asyncio.TimerHandle | None = None
 
     def start_clock(self, seconds: float) -> None:
-        self._clock = self._loop.call_later(seconds, self._expire)
+        self._deadline = self._loop.time() + seconds
+        self._clock = self._loop.call_at(self._deadline - ANSWER_GRACE_S + _FREE_AFTER_S, self._ring)
 
     def stop_clock(self) -> float:
         """The seconds that were left."""
         assert self._clock is not None
         self._clock.cancel()
-        return max(0.0, self._clock.when() - self._loop.time())
+        return self._deadline - self._loop.time()
 
-    def _expire(self) -> None:
-        if not self.answer.done():
+    def _ring(self) -> None:
+        now = self._loop.time()
+        if self.answer.done():
+            return
+        if now >= self._deadline:
             self.answer.set_exception(TimeoutError())
+        else:
+            self._on_late()
+            self._clock = self._loop.call_at(min(now + _FREE_AFTER_S, self._deadline), self._ring)
 
 
 class Generation:
@@ -47,11 +58,13 @@ class Generation:
         sock: socket.socket,
         *,
         owns_output: bool,
+        on_late: Callable[[], None],
         serve: Callable[[int], None] | None,
     ) -> None:
         """
         Args:
             owns_output: pipes must be given to the sandbox's uid, so that programs may reopen them.
+            on_late: the supervisor is late with an answer; ends what a candidate may have put in its way.
             serve: takes over the listening socket inside, of a sandbox that has a network.
         """
         self.name, self.stack = name, stack
@@ -59,7 +72,7 @@ class Generation:
         self.output_owner: int | None = None
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._owns_output, self._serve = owns_output, serve
+        self._owns_output, self._on_late, self._serve = owns_output, on_late, serve
         self._ids = itertools.count(1)
         self._waiting: dict[int, _Call] = {}
         self._death: SandboxError | None = None
@@ -109,7 +122,7 @@ class Generation:
                 os.close(descriptor)
             raise self.fresh_death()
         number = next(self._ids)
-        call = _Call(asyncio.get_running_loop())
+        call = _Call(asyncio.get_running_loop(), self._on_late)
         self._waiting[number] = call
         self._channel.post({**request, "id": number}, fds)
         call.start_clock(deadline_s)
