@@ -1,12 +1,12 @@
 """Snapshots of sandboxes whose commands run: what the standing still does to them, and what they can do about it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from burnish.errors import SandboxError, StoreError, UserError
+from burnish.errors import SandboxError, StoreError
 from burnish.sandbox.audit import AuditLog
 from burnish.sandbox.audited import AuditedBackend
 from burnish.sandbox.process.backend import ProcessBackend
@@ -26,16 +26,6 @@ with open(f'log-{os.getpid()}', 'w') as log:
         log.write(str(number))
         log.flush()
 """
-
-
-@pytest.fixture
-async def backend() -> AsyncIterator[ProcessBackend]:
-    async with ProcessBackend(pool=0) as backend:
-        try:
-            await backend.capabilities()
-        except UserError as error:
-            pytest.skip(str(error))
-        yield backend
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -41,15 +40,9 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-async def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProcessBackend]:
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BURNISH_CACHE", str(tmp_path / "cache"))
-    async with ProcessBackend(pool=0) as backend:
-        try:
-            await backend.capabilities()
-        except UserError as error:
-            pytest.skip(str(error))
-        yield backend
 
 
 async def test_a_sandbox_over_an_image(backend: ProcessBackend, root: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,6 @@ from burnish.types import Limits
 pytestmark = pytest.mark.namespaces
 
 SMALL = Limits(wall_s=10.0, memory_bytes=64 << 20, num_pids=16, output_bytes=4 << 10, disk_bytes=4 << 20)
-
-
-@pytest.fixture
-async def backend() -> AsyncIterator[ProcessBackend]:
-    async with ProcessBackend(pool=0) as backend:
-        try:
-            await backend.capabilities()
-        except UserError as error:
-            pytest.skip(str(error))
-        yield backend
 
 
 def children_of(pid: int) -> list[int]:
