@@ -7,6 +7,7 @@ Linux, lets an init be killed from inside, and the container with it.
 import contextlib
 import errno
 import os
+import select
 import signal
 import struct
 from typing import NoReturn
@@ -17,6 +18,7 @@ _STATUS = struct.Struct("=Bi")  # which step failed, and its errno
 _IN_CWD, _IN_PROGRAM = 0, 1
 _STATUS_FD = 3
 _MOST_OPEN_FILES = 1024  # at least RLIMIT_NOFILE of pid 1
+_START_S = 5.0
 _FIRST_TO_DIE = b"1000"  # for the out-of-memory killer
 
 
@@ -49,7 +51,9 @@ def start(argv: "list[str]", envs: "dict[str, str]", cwd: str, streams: "list[in
     finally:
         os.close(writer)
     with open(reader, "rb", buffering=0) as status:
-        failure = status.read(_STATUS.size)  # empty when exec closed it
+        if not select.select([status], [], [], _START_S)[0]:  # the candidate may stop it before exec
+            os.kill(pid, signal.SIGKILL)
+        failure = status.read(_STATUS.size)  # empty when exec, or its death, closed it
     if not failure:
         return pid
     os.waitpid(pid, 0)

@@ -56,7 +56,7 @@ def _make_root(links: "dict[str, str]", binds: "list[str]", uid: int) -> None:
         os.symlink(target, f"rootfs/{name}")
     os.close(os.open(f"rootfs{PLACEHOLDER}", os.O_CREAT | os.O_WRONLY, 0o600))
     os.chown("rootfs/home/agent", uid, uid)
-    os.chown("rootfs", uid, uid)
+    os.chmod("rootfs", 0o1777)  # anybody may add to it, and nobody replace /bin or /lib64, which are links
 
 
 def pack_files(folder: str) -> None:

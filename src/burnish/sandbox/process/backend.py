@@ -189,6 +189,11 @@ class ProcessBackend:
         if generation.name in self._lives:
             self._post({"op": "kill", "box": generation.name})
 
+    def free(self, generation: Generation) -> None:
+        """See `Lives.free`."""
+        if generation.name in self._lives:
+            self._post({"op": "free", "box": generation.name})
+
     async def until_ready(self, generation: Generation) -> None:
         """See `Lives.until_ready`."""
         try:

@@ -1,9 +1,10 @@
 """A sandbox as its owner sees it: calls become packets to the supervisor, answers become results."""
 
 import asyncio
+import contextlib
 import os
 import posixpath
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from burnish.errors import SandboxError, UserError
@@ -21,6 +22,7 @@ from burnish.types import Limits
 # The leader of a new session gets the first terminal that it opens as its own.
 _TAKE_TERMINAL = 'exec 0<>/proc/self/fd/0 1>&0 2>&0; exec "$@"'
 ANSWER_GRACE_S = 10.0  # a supervisor that is this late with an answer is counted as dead
+FREE_AFTER_S = 1.0  # one that is this late gets help, every so often
 
 
 class Lives(Protocol):
@@ -32,6 +34,10 @@ class Lives(Protocol):
 
     def retire(self, generation: Generation, cause: str) -> None:
         """Ends a life, without waiting for it."""
+        ...
+
+    def free(self, generation: Generation) -> None:
+        """Its supervisor is late with an answer: ends what a candidate may have put in its way."""
         ...
 
     async def until_ready(self, generation: Generation) -> None:
@@ -194,11 +200,28 @@ class ProcessBox:
                 raise
         generation = self._generation
         try:
-            return await generation.call(request, fds, deadline_s=deadline_s)
+            with self._freed(generation, deadline_s - ANSWER_GRACE_S + FREE_AFTER_S):
+                return await generation.call(request, fds, deadline_s=deadline_s)
         except TimeoutError:
             generation.bury(f"no answer to {request['op']} within {deadline_s:g} s")
             await self.kill()
             raise generation.fresh_death() from None
+
+    @contextlib.contextmanager
+    def _freed(self, generation: Generation, after_s: float) -> Iterator[None]:
+        """Asks the host to help the supervisor, from a moment on after which it should have answered."""
+        loop = asyncio.get_running_loop()
+
+        def free() -> None:
+            nonlocal later
+            self._lives.free(generation)
+            later = loop.call_later(FREE_AFTER_S, free)
+
+        later = loop.call_later(after_s, free)
+        try:
+            yield
+        finally:
+            later.cancel()
 
     def give_output(self, descriptor: int) -> None:
         """Makes a pipe the sandbox's own, so that programs may open /dev/stdout and /dev/stderr."""

@@ -74,7 +74,6 @@ def confine(plan: Plan) -> int:
     """
     upper = _build_root(plan)
     syscalls.enter_root("/box")
-    os.chdir(template.HOME)
     if not plan.rootless:
         os.setgroups([])
         os.setresgid(plan.uid, plan.uid, plan.uid)
@@ -138,7 +137,8 @@ def _furnish(plan: Plan) -> None:
     for path in ("/upper/root/home", "/upper/root/home/agent"):
         os.mkdir(path)
     if not plan.rootless:
-        os.chown("/upper/root", plan.uid, plan.uid)
+        # Anybody may add to /, and nobody replace the links there that programs are found by (/bin, /lib64).
+        os.chmod("/upper/root", 0o1777)
         os.chown("/upper/root/home/agent", plan.uid, plan.uid)
     if not plan.rootless and not plan.image:
         os.mkdir("/upper/root/etc")
@@ -154,10 +154,11 @@ def _require_directory(path: str) -> None:
 
 
 def _look_like(model: str, target: str) -> None:
-    """The root directory of a merged tree is the uppermost layer's: it takes over what the layer below made of it."""
+    """The root directory of a merged tree is the uppermost layer's: it takes over what the layer below made of it,
+    but that its owner can enter it, without which there is no sandbox."""
     status = os.stat(model)
     os.chown(target, status.st_uid, status.st_gid)
-    os.chmod(target, status.st_mode & 0o7777)
+    os.chmod(target, status.st_mode & 0o7777 | 0o500)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 

@@ -9,6 +9,7 @@ Requests:
     {"op": "create", "box", "family", "stack", "image", "memory_bytes", "num_pids", "disk_bytes", "proxied"}
         + the sandbox's end of a socket
     {"op": "kill", "box"}
+    {"op": "free", "box"}     its supervisor is late: ends what may keep it (see unstarted.py)
     {"op": "keep", "layer", "family"} + descriptor    the files of a sandbox become a layer (see layers.py)
     {"op": "copy", "layer", "family"} + descriptor    the same, by copying them
     {"op": "drop", "layer"}
@@ -38,6 +39,7 @@ from burnish.sandbox.process.birth import Nursery, live
 from burnish.sandbox.process.layers import Layers
 from burnish.sandbox.process.limits import Peak
 from burnish.sandbox.process.uids import FIRST_UID, NUM_HOSTS, UIDS_PER_HOST, Uids
+from burnish.sandbox.process.unstarted import end_unstarted
 from burnish.sandbox.process.wire import Message
 
 _NEEDED_TO_BE_PRIVILEGED = (
@@ -183,6 +185,9 @@ class Host:
             elif operation == "kill":
                 if message["box"] in self._pids:  # an unknown one is gone already, and that was said
                     os.kill(self._pids[message["box"]], signal.SIGKILL)
+            elif operation == "free":
+                if message["box"] in self._pids:
+                    end_unstarted(self._pids[message["box"]])
             elif operation == "keep":
                 self._uids.take(message["family"])
                 with _logged():  # who is made over a layer that is not there fails, and says so

@@ -181,7 +181,8 @@ class Supervisor:
         missing = isinstance(error, FileNotFoundError)
         reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
         subject = message["argv"][0] if os.path.isdir(message["cwd"]) else f"working directory {message['cwd']}"
-        os.write(stderr, f"{subject[:200]}: {reason}\n".encode("utf-8", "replace"))
+        with contextlib.suppress(OSError):  # whoever asked may have gone, and the reading end with it
+            os.write(stderr, f"{subject[:200]}: {reason}\n".encode("utf-8", "replace"))
         limit = "pids" if isinstance(error, BlockingIOError) else None
         code = EXIT_NOT_FOUND if missing else EXIT_NOT_RUNNABLE
         answer = {"id": message["id"], "code": code, "limit": limit, "timed_out": False, "wall_s": wall_s}

@@ -56,7 +56,8 @@ def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> 
             user would own them, so /etc is bound read-only with this account in it.
     """
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-    system, links = _system_directories()
+    # Where everything belongs to the candidate, it could replace a link, and cannot replace a mount.
+    system, links = _system_directories(with_links=bind_etc_for is None)
     trees = {name: _read_only(f"/{name}") for name in [*system, *(path.strip("/") for path in prefixes)]}
     store = _read_only(images) if images else -1
     devices = {name: syscalls.clone_mounts(f"/dev/{name}", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) for name in _DEVICES}
@@ -90,11 +91,14 @@ def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> 
     return binds
 
 
-def _system_directories() -> "tuple[list[str], dict[str, str]]":
-    """Real top-level system directories, and those that are links (/bin -> usr/bin) with their targets."""
+def _system_directories(*, with_links: bool = True) -> "tuple[list[str], dict[str, str]]":
+    """Real top-level system directories, and those that are links (/bin -> usr/bin) with their targets.
+
+    Without links, what one leads to counts as real.
+    """
     real, links = [], {}
     for name in _SYSTEM_DIRECTORIES:
-        if os.path.islink(f"/{name}"):
+        if with_links and os.path.islink(f"/{name}"):
             links[name] = os.readlink(f"/{name}")
         elif os.path.isdir(f"/{name}"):
             real.append(name)
