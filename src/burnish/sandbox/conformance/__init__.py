@@ -12,14 +12,25 @@ from burnish.sandbox.conformance import (
     checks_isolation,
     checks_limits,
     checks_network,
+    checks_siblings,
     checks_snapshots,
+    checks_walls,
 )
 from burnish.sandbox.conformance.suite import BackendFactory, Check, CheckFailed, CheckResult, run_check
 from burnish.sandbox.conformance.suite import run_conformance as _run
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (checks_commands, checks_limits, checks_files, checks_snapshots, checks_isolation, checks_network)
+    for module in (
+        checks_commands,
+        checks_limits,
+        checks_files,
+        checks_snapshots,
+        checks_isolation,
+        checks_walls,
+        checks_siblings,
+        checks_network,
+    )
     for check in module.CHECKS
 )
 """All checks in the order in which they run."""
