@@ -24,7 +24,7 @@ INSIDE_UID = 1000  # the sandbox's user when it has a user namespace of its own
 _INODE_BYTES = 4096  # one inode is allowed for every so many bytes of disk limit, and a few to start with
 _INODES_TO_START = 1024
 # What System V gives outlives the processes that filled it, and would fill the sandbox's memory for good.
-_IPC = (("shm_rmid_forced", "1"), ("msgmni", "32"), ("sem", "250 32000 32 128"))
+IPC_SETTINGS = (("shm_rmid_forced", "1"), ("msgmni", "32"), ("sem", "250 32000 32 128"))
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
 
 
@@ -63,7 +63,7 @@ def settle(proc: int, to_join: "list[int]", *, rootless: bool) -> None:
         map_user(proc, inside=INSIDE_UID, outside=0)
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # now and not at birth, so that the sandbox's own group is its root
     with contextlib.suppress(OSError):  # refused without privileges, and by a container's read-only /proc/sys
-        for name, value in _IPC:
+        for name, value in IPC_SETTINGS:
             write_value(proc, f"sys/kernel/{name}", value)
     # New layers still appear here, and what is unmounted here stays where it is elsewhere.
     syscalls.mount("none", "/layers", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
