@@ -43,7 +43,7 @@ def leave(path, text):
         file.write(text)
 shell, python = "echo trap > /tmp/sprung\\n", "open('/tmp/sprung', 'w').write('trap')\\n"
 home = os.environ["HOME"]
-for name in (".bashrc", ".profile", ".bash_profile", ".bash_login", ".bash_logout", ".shrc", ".kshrc", ".zshenv", ".env"):
+for name in (".bashrc", ".profile", ".bash_profile", ".bash_login", ".bash_logout", ".shrc", ".zshenv", ".env"):
     leave(f"{home}/{name}", shell)
 user_site = sysconfig.get_path("purelib", "posix_user")
 for folder in (home, user_site, "/tmp"):
@@ -177,8 +177,7 @@ async def a_program_that_is_kept_from_being_opened_is_a_result(bench: Bench) -> 
     """Nor can one that holds a lease on the file, which makes its opening wait."""
     await bench.sh("cp /usr/bin/true program")
     holding = asyncio.create_task(bench.box.commands.run(["python3", "-I", "-S", "-c", _LEASE], timeout_s=1.5))
-    while not await bench.box.files.exists("leased") and not holding.done():
-        await asyncio.sleep(0.02)
+    await bench.until_there("leased", holding)
     result = await bench.box.commands.run(["./program"], timeout_s=_BRIEF_S)
     expect(result.ok or result.timed_out or result.exit_code == 126, tail(result))
     await holding

@@ -78,9 +78,7 @@ async def siblings_do_not_meet(bench: Bench) -> None:
     """Another sandbox shares no file, process, signal, port, abstract socket, queue or shared memory with this one."""
     async with await bench.backend.create(limits=LIMITS) as sibling:
         being_here = asyncio.create_task(bench.box.commands.run(["python3", "-I", "-c", _HERE]))
-        while not await bench.box.files.exists("/tmp/here"):  # noqa: S108
-            expect(not being_here.done(), "the program that is to be found ended")
-            await asyncio.sleep(0.02)
+        await bench.until_there("/tmp/here", being_here)  # noqa: S108
         own = await _found(bench.box)
         expect({"abstract socket", "tcp", "processes", "/tmp"} <= own, f"within one sandbox only {own} are found")
         others = await _found(sibling)

@@ -211,13 +211,13 @@ class ProcessBox:
     def _freed(self, generation: Generation, after_s: float) -> Iterator[None]:
         """Asks the host to help the supervisor, from a moment on after which it should have answered."""
         loop = asyncio.get_running_loop()
+        later = loop.call_later(after_s, lambda: free())
 
         def free() -> None:
             nonlocal later
             self._lives.free(generation)
             later = loop.call_later(FREE_AFTER_S, free)
 
-        later = loop.call_later(after_s, free)
         try:
             yield
         finally:
