@@ -107,6 +107,28 @@ async def large_files_pass_in_both_directions(bench: Bench) -> None:
         expect(await box.files.read("down", max_bytes=len(data)) == data, "the bytes changed on the way")
 
 
+@check("files", "shell")
+async def a_program_of_two_megabytes_goes_through_a_file(bench: Bench) -> None:
+    """More than a command line takes is no more than a file, or the input, takes."""
+    script = b"# " + b"x" * 100 + b"\n"
+    script = script * (2 * (1 << 20) // len(script)) + b"echo the end\n"
+    await bench.box.files.write("long.sh", script)
+    result = await bench.sh("sh long.sh")
+    expect(result.stdout == b"the end\n", tail(result))
+    result = await bench.box.commands.run(["sh"], stdin=script)
+    expect(result.stdout == b"the end\n", tail(result))
+
+
+@check("python", "limits.output")
+async def characters_of_many_bytes_stay_whole(bench: Bench) -> None:
+    """Wherever they fall on the edges of pipes and buffers; at the cut of too much output, bytes are counted."""
+    text = "a" + "é€\U0001f600" * 30_000
+    source = "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read())"
+    async with await bench.backend.create(limits=replace(LIMITS, output_bytes=1 << 20)) as box:
+        result = await box.commands.run(["python3", "-I", "-S", "-c", source], stdin=text.encode())
+    expect(result.stdout.decode() == text and result.dropped_bytes == 0, f"{len(result.stdout)} bytes came")
+
+
 @check("files", "python", "isolation")
 async def a_link_that_is_swapped_leads_nowhere(bench: Bench) -> None:
     """A name that is a file, a link, a pipe and a directory in turn: what is read or written is its own, or refused."""

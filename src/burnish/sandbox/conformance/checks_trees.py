@@ -3,7 +3,7 @@ will not stand still."""
 
 import asyncio
 
-from burnish.sandbox.conformance.suite import LIMITS, Bench, Registry, expect, host_folder, tail
+from burnish.sandbox.conformance.suite import LIMITS, Bench, CheckSkipped, Registry, expect, host_folder, tail
 
 _registry = Registry()
 check = _registry.check
@@ -95,6 +95,25 @@ async def marks_of_the_file_system_below_mean_nothing(bench: Bench) -> None:
                 found = await fork.commands.run("cat secret d/secret plain/secret plain")
                 expect(b"host secret" not in found.stdout, "a file of the host was reached")
                 expect((await fork.commands.run("rm -r d && mkdir d && ls -A d")).stdout == b"", "it shows through")
+
+
+@check("snapshot", "python", "files")
+async def attributes_of_files_survive(bench: Bench) -> None:
+    """Extended attributes of the user's own, in a snapshot of a quiet sandbox and of a busy one."""
+    await bench.box.files.write("marked", b"x")
+    mark = "import os\nos.setxattr('marked', 'user.burnish', b'kept')"
+    if not (await bench.box.commands.run(["python3", "-I", "-S", "-c", mark])).ok:
+        raise CheckSkipped("this kernel's tmpfs has no attributes of users")
+    show = ["python3", "-I", "-S", "-c", "import os\nprint(os.getxattr('marked', 'user.burnish'))"]
+    for is_busy in (False, True):
+        busy = asyncio.create_task(bench.box.commands.run(["sleep", "1000" if is_busy else "0"]))
+        await asyncio.sleep(0.1)
+        async with await bench.box.snapshot() as snapshot, await bench.backend.create(snapshot=snapshot) as copy:
+            expect(snapshot.was_live == is_busy, "it was live, or it was not")
+            result = await copy.commands.run(show)
+            expect(result.stdout == b"b'kept'\n", f"busy={is_busy}: {tail(result)}")
+        busy.cancel()
+        await asyncio.wait([busy])
 
 
 @check("snapshot", "shell")

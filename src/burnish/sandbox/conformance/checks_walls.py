@@ -10,6 +10,10 @@ _WORLDLY_FILE_SYSTEMS = {
     "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore", "efivarfs", "mqueue",
     "binfmt_misc", "hugetlbfs", "fusectl", "fuse",
 }  # fmt: skip
+_ABOUT_THE_MACHINE = (
+    "cmdline", "config.gz", "iomem", "ioports", "interrupts", "keys", "key-users", "partitions", "diskstats",
+    "timer_list", "sched_debug", "latency_stats", "scsi/scsi", "acpi/wakeup", "asound/cards", "bus/pci/devices",
+)  # fmt: skip
 _KERNEL_ADDRESSES = """
 import json
 try:
@@ -75,6 +79,15 @@ async def file_systems_of_the_kernel_are_not_mounted(bench: Bench) -> None:
     result = await bench.sh("cat /proc/self/mounts")
     kinds = {line.split()[2] for line in result.stdout.decode().splitlines()}
     expect(bool(kinds) and not kinds & _WORLDLY_FILE_SYSTEMS, f"mounted: {sorted(kinds & _WORLDLY_FILE_SYSTEMS)}")
+
+
+@check("shell", "isolation")
+async def the_machine_is_not_described(bench: Bench) -> None:
+    """How it was started, its disks, devices, keys and timers: files of /proc that no program needs say nothing."""
+    if bench.backend.level != "process":
+        return  # they are about a machine that does not exist
+    told = [name for name in _ABOUT_THE_MACHINE if (await bench.sh(f"head -c 64 /proc/{name}")).stdout]
+    expect(not told, f"can be read: {told}")
 
 
 @check("python", "isolation")

@@ -19,6 +19,10 @@ _STACK_BYTES = 8 << 20
 _MEMORY_PER_PROCESS = 4  # what one can take between two looks at the sum of all
 _INODE_BYTES, _INODES_TO_START = 4096, 1024
 _BUNDLE_BYTES = 64 << 20  # the runtime's state and /etc; a safety net, not a reservation
+_MASKED = (  # about the machine, and of no use to a program
+    "cmdline", "config.gz", "iomem", "ioports", "interrupts", "kcore", "keys", "key-users", "partitions", "diskstats",
+    "timer_list", "sched_debug", "latency_stats", "scsi", "acpi", "asound", "bus",
+)  # fmt: skip
 _FOLDERS = ("proc", "dev", "sys", "home", "home/agent", "var", "run", "etc", "usr", "root")
 _FILES = "files.tar"
 _SHARED_FOLDERS = ("tmp", "var/tmp", "run/shm")  # writable for everybody, sticky
@@ -111,6 +115,7 @@ def config(spec: "dict[str, Any]", binds: "list[str]", etc: str) -> "dict[str, A
         ],
         "linux": {
             "namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "uts")],
+            "maskedPaths": [f"/proc/{name}" for name in _MASKED],
             "sysctl": {f"kernel.{name}": value for name, value in IPC_SETTINGS},
         },
     }
