@@ -9,6 +9,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -330,3 +331,14 @@ async def test_a_socket_of_another_network_namespace() -> None:
                 output, _ = await box.communicate()
             await proxy.close()
     assert output == b"not without the proxy; hello\n"
+
+
+async def test_connections_come_no_faster_than_a_log_can_bear() -> None:
+    """A program that is denied as often as it can ask would fill the owner's disk with verdicts."""
+    async with proxied(["a.example"], limits=ProxyLimits(max_per_s=3)) as rig:
+        asking = [asyncio.create_task(rig.talk(b"CONNECT b.example:1 HTTP/1.1\r\n\r\n")) for _ in range(8)]
+        began = time.monotonic()
+        await asyncio.wait(asking, timeout=0.2)
+        assert len(rig.verdicts()) <= 3 * (1 + time.monotonic() - began)
+        assert all(b" 403 " in answer for answer in await asyncio.gather(*asking))
+        assert len(rig.verdicts()) == 8

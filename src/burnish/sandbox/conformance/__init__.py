@@ -9,17 +9,38 @@ the capabilities it needs; one that the backend does not declare is skipped, and
 from burnish.sandbox.conformance import (
     checks_commands,
     checks_files,
+    checks_hostile,
     checks_isolation,
+    checks_languages,
     checks_limits,
     checks_network,
+    checks_paths,
+    checks_siblings,
     checks_snapshots,
+    checks_together,
+    checks_trees,
+    checks_walls,
 )
 from burnish.sandbox.conformance.suite import BackendFactory, Check, CheckFailed, CheckResult, run_check
 from burnish.sandbox.conformance.suite import run_conformance as _run
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (checks_commands, checks_limits, checks_files, checks_snapshots, checks_isolation, checks_network)
+    for module in (
+        checks_commands,
+        checks_limits,
+        checks_files,
+        checks_paths,
+        checks_snapshots,
+        checks_trees,
+        checks_isolation,
+        checks_walls,
+        checks_siblings,
+        checks_network,
+        checks_hostile,
+        checks_together,
+        checks_languages,
+    )
     for check in module.CHECKS
 )
 """All checks in the order in which they run."""

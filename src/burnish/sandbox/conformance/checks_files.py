@@ -149,6 +149,18 @@ async def special_files_are_refused(bench: Bench) -> None:
         await _write_refused(bench, path)
 
 
+@check("files", "shell")
+async def a_file_without_rights_is_refused(bench: Bench) -> None:
+    """Of the program's own: what may not be read is not, what may not be written stays, and the reason is told."""
+    await bench.box.files.write("closed", b"as it was")
+    await bench.sh("chmod -r closed")
+    expect("Permission denied" in await _refused(bench, "closed"), "the reason does not say what is wrong")
+    await bench.sh("chmod 444 closed; mkdir fixed; echo x > fixed/file; chmod 555 fixed")
+    await _write_refused(bench, "closed")
+    await _write_refused(bench, "fixed/new")
+    expect(await bench.box.files.read("closed") == b"as it was", "a file that may not be written was")
+
+
 @check("files", "shell", "isolation")
 async def descriptors_of_the_supervisor_are_out_of_reach(bench: Bench) -> None:
     """No path of /proc reads, writes or even names what the serving process has open."""

@@ -35,18 +35,6 @@ attempt("raw", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
 attempt("ping", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 1))
 print(json.dumps(answers))
 """
-_FAMILIES = """
-import json, socket
-answers = {}
-families = {"netlink": 16, "packet": 17, "vsock": 40, "alg": 38, "bluetooth": 31, "can": 29, "xdp": 44}
-for name, number in families.items():
-    try:
-        socket.socket(number, socket.SOCK_RAW).close()
-        answers[name] = "done"
-    except OSError:
-        answers[name] = "refused"
-print(json.dumps(answers))
-"""
 
 
 @check("python", "network_none")
@@ -57,14 +45,6 @@ async def nothing_outside_can_be_reached(bench: Bench) -> None:
     expect(not done, f"reached: {done}")
 
 
-@check("python", "network_none")
-async def odd_socket_families_are_refused(bench: Bench) -> None:
-    """Only unix and internet sockets exist."""
-    answers = await bench.probe(_FAMILIES)
-    done = [name for name, outcome in answers.items() if outcome != "refused"]
-    expect(not done, f"possible: {done}")
-
-
 @check("shell", "network_none")
 async def the_loopback_is_the_only_interface(bench: Bench) -> None:
     """The kernel lists no other."""
@@ -73,24 +53,50 @@ async def the_loopback_is_the_only_interface(bench: Bench) -> None:
     expect(names == [b"lo"], f"interfaces: {names}")
 
 
+@check("shell", "network_none")
+async def there_is_no_route(bench: Bench) -> None:
+    """No address but the loopback's is known, and no way to any other: true also where the machine is offline."""
+    result = await bench.sh("tail -q -n +2 /proc/net/route /proc/net/arp; grep -v ' lo$' /proc/net/if_inet6")
+    expect(result.stdout == b"", f"routes and addresses: {tail(result)}")
+    result = await bench.sh("grep -v '[[:space:]]lo$' /proc/net/ipv6_route")
+    expect(result.stdout == b"", f"IPv6 routes: {tail(result)}")
+
+
 @check("python", "network_none")
 async def servers_of_the_host_are_not_there(bench: Bench) -> None:
-    """Neither a TCP port on our loopback nor an abstract unix socket of ours answers."""
+    """Neither a port on our loopback, TCP or UDP, of either kind of address, nor an abstract unix socket of ours."""
     abstract = f"\0burnish-check-{id(bench)}"
     with contextlib.ExitStack() as stack:
-        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        unix = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        unix.bind(abstract)
-        unix.listen()
-        port = tcp.getsockname()[1]
+        targets: list[tuple[int, int, object]] = [(socket.AF_UNIX, socket.SOCK_STREAM, abstract)]
+        servers = [stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))]
+        servers[0].bind(abstract)
+        for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                server = stack.enter_context(socket.socket(family, kind))
+                with contextlib.suppress(OSError):  # a machine without IPv6
+                    server.bind((address, 0))
+                    targets.append((family, kind, server.getsockname()[:2]))
+                    servers.append(server)
+        for server in servers:
+            server.setblocking(False)
+            if server.type == socket.SOCK_STREAM:
+                server.listen()
+        plain = [(int(family), int(kind), address) for family, kind, address in targets]
         source = (
-            "import json, socket\nanswers = []\n"
-            f"for family, address in ((socket.AF_INET, ('127.0.0.1', {port})), (socket.AF_UNIX, {abstract!r})):\n"
-            "    try:\n        socket.socket(family).connect(address)\n        answers.append('done')\n"
+            f"import json, socket\nanswers = []\nfor family, kind, address in {plain!r}:\n"
+            "    try:\n        with socket.socket(family, kind) as s:\n            s.settimeout(2)\n"
+            "            s.connect(address)\n            s.send(b'x')\n            answers.append('sent')\n"
             "    except OSError:\n        answers.append('refused')\nprint(json.dumps(answers))"
         )
         answers = await bench.probe(source)
-    expect(answers == ["refused", "refused"], f"TCP and abstract unix: {answers}")
+        for server, answer in zip(servers, answers, strict=True):
+            is_stream = server.type == socket.SOCK_STREAM
+            expect(answer == "refused" or not is_stream, f"a server of ours was reached: {answers}")
+            try:  # a datagram may be sent to nobody
+                server.accept() if is_stream else server.recv(1)
+            except BlockingIOError:
+                continue
+            expect(False, "a server of ours was reached")
 
 
 @check("python", "network_none")

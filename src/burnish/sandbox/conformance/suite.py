@@ -19,6 +19,7 @@ CHECK_S = 60.0  # a check that takes longer has hung
 LIMITS = Limits(wall_s=20.0, memory_bytes=128 << 20, num_pids=32, output_bytes=16 << 10, disk_bytes=16 << 20)
 """Small, so that hitting one is quick; the time is generous, because checks that mean it set their own."""
 
+_POLL_S = 0.02
 # every process but pid 1, the supervisor, and the shell that counts
 _COUNT_OTHERS = "n=0; for p in /proc/[0-9]*; do case ${p#/proc/} in 1|$$) ;; *) n=$((n+1));; esac; done; echo $n"
 
@@ -27,6 +28,10 @@ BackendFactory = Callable[[], SandboxBackend]
 
 class CheckFailed(Exception):
     """The backend broke a promise of the contract."""
+
+
+class CheckSkipped(Exception):
+    """The sandbox has nothing to hold against this promise, such as no compiler of a language."""
 
 
 def expect(condition: bool, message: str) -> None:
@@ -53,6 +58,14 @@ class Bench:
             return json.loads(result.stdout)
         except ValueError as error:
             raise CheckFailed(f"the probe printed no JSON: {tail(result)}") from error
+
+    async def until_there(self, path: str, running: "asyncio.Task[ExecResult]") -> None:
+        """Waits until a command has made a file; fails the check when it ends before."""
+        while not running.done():
+            if await self.box.files.exists(path):
+                return
+            await asyncio.sleep(_POLL_S)
+        raise CheckFailed(f"it ended without making {path}: {tail(await running)}")
 
     async def expect_nobody_left(self) -> None:
         """Fails the check when a process of an earlier command still runs."""
@@ -133,6 +146,11 @@ class Registry:
 
         return register
 
+    def add(self, name: str, meaning: str, needs: tuple[str, ...], run: Callable[[Bench], Awaitable[None]]) -> None:
+        """One that is not written as a function of its own."""
+        assert set(needs) <= CAPABILITIES.keys()
+        self._checks.append(Check(name=name, meaning=meaning, needs=needs, run=run))
+
     def all(self) -> tuple[Check, ...]:
         return tuple(self._checks)
 
@@ -151,6 +169,8 @@ async def run_check(check: Check, backend: SandboxBackend, capabilities: frozens
     try:
         async with asyncio.timeout(CHECK_S), await backend.create(limits=LIMITS) as box:
             await check.run(Bench(backend, box))
+    except CheckSkipped as reason:
+        return result("skipped", str(reason))
     except CheckFailed as failure:
         return result("failed", str(failure))
     except SandboxError as error:

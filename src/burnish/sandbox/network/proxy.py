@@ -14,6 +14,7 @@ import asyncio
 import errno
 import itertools
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -104,6 +105,8 @@ class Proxy:
 
     async def _run(self, listener: socket.socket) -> None:
         slots = asyncio.Semaphore(self.limits.max_connections)
+        accepted: deque[float] = deque(maxlen=self.limits.max_per_s)  # when
+        loop = asyncio.get_running_loop()
 
         def ended(task: "asyncio.Task[None]") -> None:
             self._sessions.pop(task).release()
@@ -112,7 +115,10 @@ class Proxy:
         async with asyncio.TaskGroup() as group:
             for number in itertools.count(1):
                 await slots.acquire()
+                if len(accepted) == accepted.maxlen:
+                    await asyncio.sleep(accepted[0] + 1.0 - loop.time())
                 session = Session(await _accept(listener), number, self)
+                accepted.append(loop.time())
                 task = group.create_task(session.run(), name=f"burnish-proxy-{number}")
                 self._sessions[task] = session
                 task.add_done_callback(ended)

@@ -32,6 +32,7 @@ class ProxyLimits:
     """
 
     max_connections: int = 64  # at once; the next ones wait in the kernel's queue
+    max_per_s: int = 200  # new ones, each of which may write a line of the owner's audit log
     max_head_bytes: int = 16 << 10  # of an HTTP request
     handshake_s: float = 15.0  # to say what is wanted
     connect_s: float = 15.0  # to resolve and connect

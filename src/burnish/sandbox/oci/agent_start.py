@@ -18,7 +18,7 @@ _STATUS = struct.Struct("=Bi")  # which step failed, and its errno
 _IN_CWD, _IN_PROGRAM = 0, 1
 _STATUS_FD = 3
 _MOST_OPEN_FILES = 1024  # at least RLIMIT_NOFILE of pid 1
-_START_S = 5.0
+_START_S = 3.0
 _FIRST_TO_DIE = b"1000"  # for the out-of-memory killer
 
 

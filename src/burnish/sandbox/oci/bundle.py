@@ -9,6 +9,7 @@ import tarfile
 from typing import Any
 
 from burnish.sandbox.process import syscalls, template
+from burnish.sandbox.process.confine import IPC_SETTINGS
 
 CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_PTRACE", "CAP_SETPCAP", "CAP_SYS_ADMIN")
 """What pid 1 starts with. It gives up the last two before the first command, and commands get none."""
@@ -18,6 +19,10 @@ _STACK_BYTES = 8 << 20
 _MEMORY_PER_PROCESS = 4  # what one can take between two looks at the sum of all
 _INODE_BYTES, _INODES_TO_START = 4096, 1024
 _BUNDLE_BYTES = 64 << 20  # the runtime's state and /etc; a safety net, not a reservation
+_MASKED = (  # about the machine, and of no use to a program
+    "cmdline", "config.gz", "iomem", "ioports", "interrupts", "kcore", "keys", "key-users", "partitions", "diskstats",
+    "timer_list", "sched_debug", "latency_stats", "scsi", "acpi", "asound", "bus",
+)  # fmt: skip
 _FOLDERS = ("proc", "dev", "sys", "home", "home/agent", "var", "run", "etc", "usr", "root")
 _FILES = "files.tar"
 _SHARED_FOLDERS = ("tmp", "var/tmp", "run/shm")  # writable for everybody, sticky
@@ -37,26 +42,24 @@ def build(where: str, spec: "dict[str, Any]") -> int:
     num_inodes = spec["disk_bytes"] // _INODE_BYTES + _INODES_TO_START
     options = f"size={spec['disk_bytes']},nr_inodes={num_inodes},mode=755"
     syscalls.mount("tmpfs", "rootfs", "tmpfs", flags, options)
-    real, links = template._system_directories()
+    real, _ = template._system_directories(with_links=False)  # gVisor lets anybody replace a link of /
     binds = [*(f"/{name}" for name in real), *spec["prefixes"]]
-    _make_root(links, binds, spec["uid"])
+    _make_root(binds, spec["uid"])
     template._write_etc({**template._collect_etc(), **template.accounts(spec["uid"])}, "etc")
     with open("config.json", "w", encoding="utf-8") as file:
         json.dump(config(spec, binds, f"{where}/etc"), file)
     return os.open("rootfs", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def _make_root(links: "dict[str, str]", binds: "list[str]", uid: int) -> None:
+def _make_root(binds: "list[str]", uid: int) -> None:
     for name in (*_FOLDERS, *(path.strip("/") for path in binds)):
         os.makedirs(f"rootfs/{name}", exist_ok=True)
     for name in _SHARED_FOLDERS:
         os.makedirs(f"rootfs/{name}", exist_ok=True)
         os.chmod(f"rootfs/{name}", 0o1777)
-    for name, target in links.items():
-        os.symlink(target, f"rootfs/{name}")
     os.close(os.open(f"rootfs{PLACEHOLDER}", os.O_CREAT | os.O_WRONLY, 0o600))
     os.chown("rootfs/home/agent", uid, uid)
-    os.chmod("rootfs", 0o1777)  # anybody may add to it, and nobody replace /bin or /lib64, which are links
+    os.chmod("rootfs", 0o1777)
 
 
 def pack_files(folder: str) -> None:
@@ -110,7 +113,11 @@ def config(spec: "dict[str, Any]", binds: "list[str]", etc: str) -> "dict[str, A
             *(_mount(path, "bind", path, "rbind", "ro", "nosuid", "nodev") for path in binds),
             _mount("/etc", "bind", etc, "rbind", "ro", "nosuid", "nodev"),
         ],
-        "linux": {"namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "uts")]},
+        "linux": {
+            "namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "uts")],
+            "maskedPaths": [f"/proc/{name}" for name in _MASKED],
+            "sysctl": {f"kernel.{name}": value for name, value in IPC_SETTINGS},
+        },
     }
 
 

@@ -3,6 +3,7 @@
 Runs in the child of the host's `clone`, as pid 1 of the new pid namespace, before any request of the owner is read.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -22,6 +23,8 @@ STACK_BYTES = 8 << 20
 INSIDE_UID = 1000  # the sandbox's user when it has a user namespace of its own
 _INODE_BYTES = 4096  # one inode is allowed for every so many bytes of disk limit, and a few to start with
 _INODES_TO_START = 1024
+# What System V gives outlives the processes that filled it, and would fill the sandbox's memory for good.
+IPC_SETTINGS = (("shm_rmid_forced", "1"), ("msgmni", "32"), ("sem", "250 32000 32 128"))
 _SIOCSIFFLAGS, _IFF_UP_RUNNING = 0x8914, 0x41
 
 
@@ -61,6 +64,9 @@ def settle(proc: int, to_join: "list[int]", disk_bytes: int, *, rootless: bool) 
     if rootless:
         map_user(proc, inside=INSIDE_UID, outside=0)
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # now and not at birth, so that the sandbox's own group is its root
+    with contextlib.suppress(OSError):  # refused without privileges, and by a container's read-only /proc/sys
+        for name, value in IPC_SETTINGS:
+            write_value(proc, f"sys/kernel/{name}", value)
     # New layers still appear here, and what is unmounted here stays where it is elsewhere.
     syscalls.mount("none", "/layers", flags=syscalls.MS_REC | syscalls.MS_SLAVE)
     _bring_loopback_up()

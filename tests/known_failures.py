@@ -1,0 +1,17 @@
+"""Checks of the conformance suite that the `process` backend fails today, each with the cause. Empty is the aim."""
+
+KNOWN_FAILURES = {
+    "the_machine_is_not_described": "/proc is not masked yet (confine.py): /dev/null belongs over these files",
+    "odd_trees_can_be_copied_while_they_are_used": (
+        "the copy of a live sandbox's files recurses in Python and holds three descriptors per level (layers.py)"
+    ),
+    "a_program_that_wakes_itself_stands_still_too": (
+        "a live snapshot stops processes by SIGSTOP, which a timer with SIGCONT undoes (supervisor.py)"
+    ),
+    "a_process_that_was_stopped_stays_so": "the same: SIGCONT wakes whoever was stopped before",
+}
+KNOWN_FAILURES_WITHOUT_PRIVILEGES = KNOWN_FAILURES | {
+    "memory_that_is_shared_counts": (
+        "without a control group the sum of private pages is sampled, and shared ones are left out (limits.py)"
+    ),
+}
