@@ -15,6 +15,7 @@ from burnish.sandbox import images
 from burnish.sandbox.base import HOST_IMAGE, Level, OnNetwork, Snapshot
 from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.network import NetworkPolicy
+from burnish.sandbox.process import overlay
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.environment import base_environment
 from burnish.sandbox.process.generation import Generation, describe_status
@@ -213,10 +214,15 @@ class ProcessBackend:
             self.retire(generation, f"not created within {CREATE_S:g} s")
             raise SandboxError(f"create: no sandbox within {CREATE_S:g} s") from None
 
-    async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
+    async def take_layer(self, box: ProcessBox, *, live: bool) -> tuple[str, ...]:
         """See `Lives.take_layer`."""
+        assert self._host is not None
+        generation, family, layer = box.generation, box.family, str(next(self._numbers))
+        try:
+            overlay.options((*generation.stack, layer), box.base.root, rootless=self._host.is_rootless)
+        except overlay.TooManyLayersError as error:
+            raise SandboxError(f"snapshot: {error}") from None
         await self.until_ready(generation)  # it is over since long, but for one that was just restored
-        layer = str(next(self._numbers))
         upper = os.dup(generation.upper)
         self._family_of[layer] = family
         if live:
