@@ -2,9 +2,6 @@
 
 KNOWN_FAILURES = {
     "the_machine_is_not_described": "/proc is not masked yet (confine.py): /dev/null belongs over these files",
-    "odd_trees_can_be_copied_while_they_are_used": (
-        "the copy of a live sandbox's files recurses in Python and holds three descriptors per level (layers.py)"
-    ),
     "a_program_that_wakes_itself_stands_still_too": (
         "a live snapshot stops processes by SIGSTOP, which a timer with SIGCONT undoes (supervisor.py)"
     ),

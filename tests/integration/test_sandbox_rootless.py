@@ -76,7 +76,7 @@ def test_the_suite_passes_without_privileges() -> None:
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     results = json.loads(done.stdout)
     failed = {name: reason for name, status, reason in results if status == "failed"}
-    assert failed.keys() == KNOWN_FAILURES_WITHOUT_PRIVILEGES.keys(), failed
+    assert failed.keys() <= KNOWN_FAILURES_WITHOUT_PRIVILEGES.keys(), failed
     passed = {name for name, status, _ in results if status == "passed"}
     assert {"a_memory_hog_is_stopped", "the_supervisor_is_out_of_reach", "there_are_no_capabilities"} <= passed
 

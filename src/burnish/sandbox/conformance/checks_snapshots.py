@@ -35,6 +35,45 @@ mkfifo pipe
 """
 _DESCRIBE = "find . -mindepth 1 -printf '%P %y %m %n %l %T@\\n' | sort; find . -type f -exec grep -H '' {} + | sort"
 
+# what a program can do to whoever copies its files while it runs
+_MAKE_HARD_TO_COPY = """
+import os, socket
+home = os.getcwd()
+for number in range(1200):
+    open(f"a{number}", "w").close()
+    os.link(f"a{number}", f"b{number}")
+with open("sparse", "wb") as file:
+    file.truncate(1 << 50)
+    file.seek(1 << 45)
+    file.write(b"data")
+os.mkfifo("pipe")
+socket.socket(socket.AF_UNIX).bind("socket")
+open(b"name-\\xff", "w").close()
+os.mkdir("shut")
+open("shut/inside", "w").close()
+os.chmod("shut", 0)
+for _ in range(1100):
+    os.mkdir("deeper" * 10)
+    os.chdir("deeper" * 10)
+with open("deepest", "w") as file:
+    file.write("deepest")
+"""
+_DESCRIBE_HARD_TO_COPY = """
+import json, os, stat
+found = {name: list(os.lstat(name))[:1] + [os.lstat(name).st_nlink, os.lstat(name).st_blocks] for name in
+         ("a0", "b1199", "sparse", "pipe", "socket", b"name-\\xff".decode(errors="surrogateescape"), "shut")}
+with open("sparse", "rb") as file:
+    file.seek(1 << 45)
+    found["data"] = file.read(4).decode()
+os.chmod("shut", 0o700)
+found["inside"] = os.listdir("shut")
+os.chmod("shut", 0)
+for _ in range(1100):
+    os.chdir("deeper" * 10)
+found["deepest"] = open("deepest").read()
+print(json.dumps(found))
+"""
+
 
 async def _describe(bench: Bench) -> bytes:
     result = await bench.sh(_DESCRIBE)
@@ -174,6 +213,26 @@ async def a_snapshot_of_running_commands_leaves_them_running(bench: Bench) -> No
             expect(int(result.stdout.split()[-1]) == len(numbers), "a process of the original runs in the copy")
         result = await writer
         expect(result.stdout == b"done\n", f"the command did not go on: {tail(result)}")
+
+
+@check("snapshot", "python", "limits.disk")
+async def nothing_that_a_program_makes_breaks_a_copy(bench: Bench) -> None:
+    """A thousand levels, hard links by the thousand, a petabyte of holes, pipes, sockets, modes, names: all copied."""
+    result = await bench.box.commands.run(["python3", "-I", "-S", "-c", _MAKE_HARD_TO_COPY])
+    expect(result.ok, f"the tree could not be made: {tail(result)}")
+    before = await bench.probe(_DESCRIBE_HARD_TO_COPY)
+    runs = asyncio.create_task(bench.sh("echo > begun; sleep 100"))
+    for _ in range(1000):
+        if await bench.box.files.exists("begun"):
+            break
+        await asyncio.sleep(0.01)
+    async with await bench.box.snapshot() as snapshot:
+        expect(snapshot.was_live, "there was nothing to copy")
+        runs.cancel()
+        async with await bench.backend.create(limits=LIMITS, snapshot=snapshot) as copy:
+            after = await Bench(bench.backend, copy).probe(_DESCRIBE_HARD_TO_COPY)
+    differing = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    expect(not differing, f"the copy differs: {differing}")
 
 
 @check("snapshot", "shell")

@@ -15,9 +15,11 @@ from burnish.sandbox import images
 from burnish.sandbox.base import HOST_IMAGE, Level, OnNetwork, Snapshot
 from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.network import NetworkPolicy
+from burnish.sandbox.process import overlay
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.environment import base_environment
 from burnish.sandbox.process.generation import Generation, describe_status
+from burnish.sandbox.process.jobtable import JobTable
 from burnish.sandbox.process.launch import GONE_S, HostProcess
 from burnish.sandbox.process.proxied import ENVIRONMENT, BoxNetwork
 from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
@@ -62,7 +64,7 @@ class ProcessBackend:
         self._bases = {HOST_IMAGE: Base()}
         self._holds = contextlib.ExitStack()  # of images that sandboxes were made from
         self._networks: set[BoxNetwork] = set()
-        self._copies: dict[str, asyncio.Future[str]] = {}  # layer -> what went wrong, or nothing
+        self._jobs = JobTable(self._post)
         self._layers = LayerTable(self._drop_layer)
         self._family_of: dict[str, str] = {}  # layer -> family
         self._numbers = itertools.count()
@@ -212,10 +214,15 @@ class ProcessBackend:
             self.retire(generation, f"not created within {CREATE_S:g} s")
             raise SandboxError(f"create: no sandbox within {CREATE_S:g} s") from None
 
-    async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
+    async def take_layer(self, box: ProcessBox, *, live: bool) -> tuple[str, ...]:
         """See `Lives.take_layer`."""
+        assert self._host is not None
+        generation, family, layer = box.generation, box.family, str(next(self._numbers))
+        try:
+            overlay.options((*generation.stack, layer), box.base.root, rootless=self._host.is_rootless)
+        except overlay.TooManyLayersError as error:
+            raise SandboxError(f"snapshot: {error}") from None
         await self.until_ready(generation)  # it is over since long, but for one that was just restored
-        layer = str(next(self._numbers))
         upper = os.dup(generation.upper)
         self._family_of[layer] = family
         if live:
@@ -264,29 +271,21 @@ class ProcessBackend:
 
     async def _copy_layer(self, generation: Generation, layer: str, family: str, upper: int) -> None:
         """Stops the processes inside, copies, and lets them go on."""
-        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._copies[layer] = done
-        cause, began = "interrupted", False
+        began = done = False
         try:
             await generation.freeze(deadline_s=GONE_S)
-            size = used_bytes(upper)
-            self._post({"op": "copy", "layer": layer, "family": family}, [upper])
-            began = True
-            async with asyncio.timeout(COPY_S):
-                cause = await done
-        except TimeoutError:
-            cause = f"copying the files took more than {COPY_S:g} s"
+            size, began = used_bytes(upper), True
+            request = {"kind": "copy", "layer": layer, "family": family}
+            await self._jobs.run(request, upper, what="copying the files", deadline_s=COPY_S)
+            done = True
         finally:
-            del self._copies[layer]
             if not began:  # the host has not heard of it
                 os.close(upper)
                 self._family_of.pop(layer, None)
-            elif cause:
+            elif not done:
                 self._drop_layer(layer)
             with contextlib.suppress(SandboxError, TimeoutError):  # a death is met by the next call
                 await generation.thaw(deadline_s=GONE_S)
-        if cause:
-            raise SandboxError(f"snapshot: {cause}")
         self._layers.weigh(layer, size)
 
     def _drop_layer(self, layer: str) -> None:
@@ -340,17 +339,15 @@ class ProcessBackend:
             self._forget(message["gone"], f"it ended unexpectedly: {describe_status(message['status'])}")
         elif "refused" in message:
             self._forget(message["refused"], f"create: {message['cause']}")
-        elif (waiting := self._copies.get(message["copied"])) is not None and not waiting.done():
-            waiting.set_result(message["cause"])
+        else:
+            self._jobs.finish(message)
 
     def _on_death(self, host: HostProcess, death: SandboxError) -> None:
         self._deaths.append(time.monotonic())
         self._spares.clear()
         for name in tuple(self._lives):
             self._forget(name, death.cause)
-        for waiting in self._copies.values():
-            if not waiting.done():
-                waiting.set_result(death.cause)
+        self._jobs.give_up(death.cause)
         self._layers.forget()
         self._family_of.clear()
 

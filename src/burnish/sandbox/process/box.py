@@ -37,8 +37,11 @@ class Lives(Protocol):
         """Raises SandboxError when it does not come to life in time."""
         ...
 
-    async def take_layer(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
-        """The stack with what the generation wrote as its top layer. `live`: copied, because it goes on writing."""
+    async def take_layer(self, box: "ProcessBox", *, live: bool) -> tuple[str, ...]:
+        """The stack with what the present life wrote as its top layer. `live`: copied, because it goes on writing.
+
+        Raises SandboxError, also where no sandbox could be mounted over so many layers; the life is as it was then.
+        """
         ...
 
     @property
@@ -132,7 +135,7 @@ class ProcessBox:
         if old.is_dead:
             raise old.fresh_death()
         live = not old.is_idle
-        stack = await self._lives.take_layer(old, self.family, live=live)
+        stack = await self._lives.take_layer(self, live=live)
         return self._lives.snapshot_of(self, stack, was_live=live)
 
     def _live_over(self, snapshot: ProcessSnapshot) -> None:

@@ -13,7 +13,7 @@ import socket
 import stat
 import struct
 
-from burnish.sandbox.process import syscalls, template
+from burnish.sandbox.process import overlay, syscalls, template
 from burnish.sandbox.process.cgroups import write_value
 
 NUM_OPEN_FILES = 1024
@@ -130,12 +130,8 @@ def _mount_all(plan: Plan) -> None:
         _look_like(f"/layers/{plan.stack[-1]}/root", "/upper/root")
     else:
         _furnish(plan)
-    # All options together must fit a page, so layers go by short relative names.
-    os.chdir("/layers")
-    base = [f"/images/{plan.image}", "/bare"] if plan.image else ["/lower"]
-    lowers = [*(f"{layer}/root" for layer in reversed(plan.stack)), *base]
-    options = f"lowerdir={':'.join(lowers)},upperdir=/upper/root,workdir=/upper/work,volatile"
-    options += ",userxattr" if plan.rootless else ""
+    os.chdir("/layers")  # the names of layers must be short
+    options = overlay.options(plan.stack, plan.image, rootless=plan.rootless)
     syscalls.mount("overlay", "/box", "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, options)
     for name in ["dev"] if plan.image else plan.binds:
         _require_directory(f"/box/{name}")

@@ -11,10 +11,11 @@ Requests:
     {"op": "kill", "box"}
     {"op": "free", "box"}     its supervisor is late: ends what may keep it (see unstarted.py)
     {"op": "keep", "layer", "family"} + descriptor    the files of a sandbox become a layer (see layers.py)
-    {"op": "copy", "layer", "family"} + descriptor    the same, by copying them
+    {"op": "work", "job", "kind", ...} + descriptor    long work on layers (see work.py)
+    {"op": "cancel", "job"}
     {"op": "drop", "layer"}
 
-Events: {"hello": {...}} once, {"refused": box, "cause"}, {"gone": box, "status"}, {"copied": layer, "cause"}.
+Events: {"hello": {...}} once, {"refused": box, "cause"}, {"gone": box, "status"}, {"done": job, "cause", "is_refused"}.
 A created sandbox answers on its own socket: {"ready": uid} + its listening socket if it is to be proxied + a descriptor
 of the file system with its files, or {"failed": cause}. Sandboxes and layers of one family (forks and snapshots of each
 other) share a uid, so that they own each other's files; no two families do.
@@ -34,17 +35,15 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from burnish.sandbox.process import cgroups, confine, refusals, seccomp, syscalls, template, wire
+from burnish.sandbox.process import cgroups, confine, refusals, seccomp, syscalls, template, wire, work
 from burnish.sandbox.process.birth import Nursery, live
+from burnish.sandbox.process.jobs import Jobs
 from burnish.sandbox.process.layers import Layers
-from burnish.sandbox.process.limits import Peak
-from burnish.sandbox.process.uids import FIRST_UID, NUM_HOSTS, UIDS_PER_HOST, Uids
+from burnish.sandbox.process.limits import knows_peak
+from burnish.sandbox.process.uids import FIRST_UID, NUM_HOSTS, UIDS_PER_HOST, Uids, is_rootless
 from burnish.sandbox.process.unstarted import end_unstarted
 from burnish.sandbox.process.wire import Message
 
-_NEEDED_TO_BE_PRIVILEGED = (
-    syscalls.CAP_SYS_ADMIN, syscalls.CAP_SETUID, syscalls.CAP_SETGID, syscalls.CAP_CHOWN, syscalls.CAP_NET_ADMIN,
-)  # fmt: skip
 _BOX_NAMESPACES = (  # and CLONE_NEWCGROUP, once it is in its control group
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
@@ -104,8 +103,8 @@ class Host:
         )
         self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
         self._uids = Uids(FIRST_UID + os.getpid() % NUM_HOSTS * UIDS_PER_HOST)
-        self._layers = Layers()
-        self._copies: dict[int, str] = {}  # pid of the copying process -> layer
+        self._layers = Layers(self._uids)
+        self._jobs = Jobs()
         self._guess = (0, 0)  # limits on memory and processes that the next sandbox may be asked to have
         self._cannot_conceive = False  # it was tried, and nobody has tried since
         self._ending = False
@@ -133,23 +132,8 @@ class Host:
             "rootless": self._rootless,
             "cgroups": self._groups.kind if self._groups else "none",
             "controllers": list(self._groups.controllers) if self._groups else [],
-            "knows_peak": self._knows_peak(),
+            "knows_peak": self._groups is not None and knows_peak(self._groups),
         }
-
-    def _knows_peak(self) -> bool:
-        if self._groups is None or "memory" not in self._groups.controllers:
-            return False
-        groups = self._groups.create("probe")
-        try:
-            peak = Peak(groups["memory"], self._groups.limits["memory"])
-            peak.begin()
-            is_known = peak.is_known
-            peak.close()
-            return is_known
-        finally:
-            for descriptor in set(groups.values()):
-                os.close(descriptor)
-            self._groups.remove("probe")
 
     def serve(self) -> None:
         """Until the owner is gone; then every sandbox is killed and its folders are removed."""
@@ -171,7 +155,9 @@ class Host:
                     self._ending = True
                 else:
                     try:
-                        self._serve_one(*wire.receive(self._owner))
+                        message, fds = wire.receive(self._owner)
+                        with _logged():
+                            self._serve_one(message, fds)
                     except EOFError:
                         self._ending = True
             self._remove_groups()
@@ -188,17 +174,14 @@ class Host:
             elif operation == "free":
                 if message["box"] in self._pids:
                     end_unstarted(self._pids[message["box"]])
-            elif operation == "keep":
-                self._uids.take(message["family"])
-                with _logged():  # who is made over a layer that is not there fails, and says so
-                    self._layers.keep(message["layer"], fds[0])
-            elif operation == "copy":
-                self._uids.take(message["family"])
-                self._start_copy(message["layer"], fds[0])
+            elif operation == "keep":  # who is made over a layer that is not there fails, and says so
+                self._layers.keep(message["layer"], message["family"], fds[0])
+            elif operation == "work":
+                self._start_job(message, fds[0])
+            elif operation == "cancel":
+                self._jobs.cancel(message["job"])
             elif operation == "drop":
-                self._uids.give_back(message["family"])
-                with _logged():
-                    self._layers.drop(message["layer"])
+                self._layers.drop(message["layer"])
         finally:
             for descriptor in fds:
                 os.close(descriptor)
@@ -278,6 +261,7 @@ class Host:
                 os.close(self._end)
                 for private in (self._owner, host_end, *(other.socket for other in self._unborn)):
                     private.close()
+                self._jobs.close_descriptors()
                 live(self._nursery, child_end, groups, to_join)
         except OSError:
             child.close()
@@ -301,13 +285,13 @@ class Host:
         return syscalls.clone(flags), sorted(set(groups.values()))
 
     def _reap(self) -> None:
-        while self._boxes or self._copies or self._unborn:
+        while self._boxes or self._jobs.pids or self._unborn:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
             code = os.waitstatus_to_exitcode(status)
-            if pid in self._copies:
-                self._finish_copy(self._copies.pop(pid), code)
+            if pid in self._jobs.pids:
+                self._tell_done(*self._jobs.finish(pid, code))
                 continue
             if pid in self._boxes:
                 box = self._boxes.pop(pid)
@@ -321,22 +305,23 @@ class Host:
                 box = _Box("", "", child.folder)
             self._to_remove.append((box, code, time.monotonic() + _GIVE_UP_REMOVING_S))
 
-    def _start_copy(self, layer: str, tree: int) -> None:
+    def _start_job(self, message: Message, descriptor: int) -> None:
         try:
-            self._copies[self._layers.start_copy(layer, tree)] = layer
+            self._jobs.start(message["job"], work.prepare(self._layers, message, descriptor), [descriptor])
         except OSError as error:
-            self._finish_copy(layer, error.errno or 255)
+            self._tell_done(message["job"], str(error.strerror), is_refused=False)
 
-    def _finish_copy(self, layer: str, code: int) -> None:
-        cause = "" if code == 0 else f"copying the files: {os.strerror(code) if code > 0 else 'it was killed'}"
+    def _tell_done(self, job: str, cause: str, is_refused: bool) -> None:
         with contextlib.suppress(EOFError):  # the owner is gone; the loop ends by that
-            wire.send(self._owner, {"copied": layer, "cause": cause})
+            wire.send(self._owner, {"done": job, "cause": cause, "is_refused": is_refused})
 
     def _remove_groups(self) -> None:
         """The owner hears that a sandbox is gone when its folders are gone too."""
         waiting, self._to_remove = self._to_remove, []
         for box, code, give_up_at in waiting:
-            gone = self._groups is None or self._groups.remove(box.folder)
+            gone = True
+            with _logged():  # what cannot be removed, the next host may
+                gone = self._groups is None or self._groups.remove(box.folder)
             if not gone and time.monotonic() <= give_up_at:
                 self._to_remove.append((box, code, give_up_at))
             elif box.name:
@@ -344,24 +329,13 @@ class Host:
                     wire.send(self._owner, {"gone": box.name, "status": code})
 
     def _kill_everything(self) -> None:
-        for pid in (*self._boxes, *self._copies, *(child.pid for child in self._unborn)):
+        for pid in (*self._boxes, *self._jobs.pids, *(child.pid for child in self._unborn)):
             os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + _GIVE_UP_REMOVING_S
         while (self._boxes or self._unborn or self._to_remove) and time.monotonic() < deadline:
             self._reap()
             self._remove_groups()
             time.sleep(0.001)
-
-
-def is_rootless() -> bool:
-    """Whether we lack what a privileged host needs: capabilities, and uids that we may hand out."""
-    held = syscalls.effective_capabilities()
-    if os.geteuid() != 0 or not all(held >> number & 1 for number in _NEEDED_TO_BE_PRIVILEGED):
-        return True
-    with open("/proc/self/uid_map", "rb") as uid_map:  # a container's root may be root of a few thousand uids only
-        ranges = [tuple(map(int, line.split())) for line in uid_map]
-    last = FIRST_UID + NUM_HOSTS * UIDS_PER_HOST - 1
-    return not any(first <= FIRST_UID and last < first + length for first, _, length in ranges)
 
 
 def main() -> None:

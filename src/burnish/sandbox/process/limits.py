@@ -2,7 +2,7 @@
 
 import os
 
-from burnish.sandbox.process.cgroups import Limit
+from burnish.sandbox.process.cgroups import Cgroups, Limit
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NEVER, _NORMAL, _FIRST = b"-1000", b"0", b"1000"
@@ -128,3 +128,20 @@ def private_bytes() -> int:
                 continue
             num_pages += int(resident) - int(shared)
     return num_pages * _PAGE_BYTES
+
+
+def knows_peak(groups: Cgroups) -> bool:
+    """Whether this kernel tells the peak of memory anew for every command."""
+    if "memory" not in groups.controllers:
+        return False
+    probe = groups.create("probe")
+    try:
+        peak = Peak(probe["memory"], groups.limits["memory"])
+        peak.begin()
+        is_known = peak.is_known
+        peak.close()
+        return is_known
+    finally:
+        for descriptor in set(probe.values()):
+            os.close(descriptor)
+        groups.remove("probe")
