@@ -7,6 +7,7 @@ the capabilities it needs; one that the backend does not declare is skipped, and
 """
 
 from burnish.sandbox.conformance import (
+    checks_code,
     checks_commands,
     checks_files,
     checks_isolation,
@@ -19,7 +20,15 @@ from burnish.sandbox.conformance.suite import run_conformance as _run
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (checks_commands, checks_limits, checks_files, checks_snapshots, checks_isolation, checks_network)
+    for module in (
+        checks_commands,
+        checks_code,
+        checks_limits,
+        checks_files,
+        checks_snapshots,
+        checks_isolation,
+        checks_network,
+    )
     for check in module.CHECKS
 )
 """All checks in the order in which they run."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from burnish.errors import SandboxError, UserError
-from burnish.sandbox.base import ExecResult, SandboxFileError, Snapshot
+from burnish.sandbox.base import ExecResult, Language, SandboxFileError, Snapshot, code_bytes
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import Generation
@@ -237,17 +237,41 @@ class ProcessCommands:
         argv = ["/bin/sh", "-c", cmd] if isinstance(cmd, str) else list(cmd)
         if not argv:
             raise UserError("an empty argument vector", where="commands.run")
+        return await self._exec({"op": "run", "argv": argv}, [], stdin, cwd, envs, timeout_s)
+
+    async def run_code(
+        self,
+        language: Language,
+        source: str | bytes,
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """See `burnish.sandbox.base.Commands.run_code`."""
+        code = wire.memfd("code", code_bytes(language, source))
+        return await self._exec({"op": "code", "argv": ["python3"]}, [code], stdin, cwd, envs, timeout_s)
+
+    async def _exec(
+        self,
+        request: Message,
+        fds: list[int],
+        stdin: bytes,
+        cwd: str | None,
+        envs: Mapping[str, str] | None,
+        timeout_s: float | None,
+    ) -> ExecResult:
+        """`fds` are taken over, and followed by the streams."""
         timeout_s = self._box.limits.wall_s if timeout_s is None else timeout_s
-        request = {
-            "op": "run",
-            "argv": argv,
-            "cwd": posixpath.join(HOME, cwd or ""),
-            "envs": {**self._box.envs, **(envs or {})},
-            "timeout_s": timeout_s,
-        }
+        request["cwd"] = posixpath.join(HOME, cwd or "")
+        request["envs"] = {**self._box.envs, **(envs or {})}
+        request["timeout_s"] = timeout_s
         stdout, stderr = PipeReader(self._box.limits.output_bytes), PipeReader(self._box.limits.output_bytes)
         try:
-            fds = [wire.memfd("stdin", stdin)] if stdin else []
+            if stdin:
+                fds.append(wire.memfd("stdin", stdin))
             for reader in (stdout, stderr):
                 self._box.give_output(reader.writer)
                 fds.append(reader.writer)

@@ -10,6 +10,7 @@ Requests of the owner, one packet each; the answer carries the same id:
 
     {"id", "op": "freeze" | "thaw"}    all processes but this one stop, and go on -> {"id"}
     {"id", "op": "run", "argv", "cwd", "envs", "timeout_s"} + stdin?, stdout, stderr  -> {"id", "code" | "signal", ...}
+    {"id", "op": "code", ...as "run"} + source, stdin?, stdout, stderr         -> the same; see interpreters.py
     {"op": "warm"}                                                             -> nothing; the first command is quicker
     {"id", "op": "cancel"}                                                     -> nothing; the run's answer comes early
     {"id", "op": "read", "path", "max_bytes"}                                  -> {"id", "size"} + descriptor | {"no"}
@@ -24,8 +25,10 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 
 from burnish.sandbox.process import boxfiles, wire
+from burnish.sandbox.process.interpreters import Interpreters
 from burnish.sandbox.process.limits import Meter, private_bytes
 from burnish.sandbox.process.wire import Message
 
@@ -56,6 +59,7 @@ class Supervisor:
         self._running: dict[int, Command] = {}  # by pid
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._proc_device = os.stat("/proc").st_dev
+        self._interpreters: Interpreters | None = None  # from the first "code" on
 
     def serve(self) -> None:
         """Until the host is gone. Raises EOFError when the owner is. Leaving ends pid 1, and with it the sandbox."""
@@ -68,7 +72,10 @@ class Supervisor:
         for descriptor in (self._owner.fileno(), self._lifeline, bell.fileno()):
             poll.register(descriptor, select.POLLIN)
         while True:
-            for descriptor, _ in poll.poll(self._milliseconds_to_deadline()):
+            events = poll.poll(self._milliseconds_to_deadline())
+            if not events and self._interpreters is not None and not self._running:
+                self._interpreters.start_one()
+            for descriptor, _ in events:
                 if descriptor == self._lifeline:
                     return
                 if descriptor == bell.fileno():
@@ -82,7 +89,7 @@ class Supervisor:
     def _milliseconds_to_deadline(self) -> "float | None":
         deadlines = [command.deadline for command in self._running.values() if not command.timed_out]
         if not deadlines:
-            return None
+            return None if self._running or self._interpreters is None else self._interpreters.patience_ms
         left = max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1)
         return min(left, _SAMPLE_MEMORY_MS) if self._meter.samples_memory else left
 
@@ -91,6 +98,8 @@ class Supervisor:
             operation = message["op"]
             if operation == "run":
                 self._run(message, fds)
+            elif operation == "code":
+                self._run_code(message, fds)
             elif operation == "warm":
                 self._warm_up()
             elif operation == "cancel":
@@ -128,14 +137,28 @@ class Supervisor:
                 os.close(descriptor)
 
     def _run(self, message: Message, fds: "list[int]") -> None:
+        if self._interpreters is not None:
+            self._interpreters.dismiss()
+        *stdin, stdout, stderr = fds
+        streams = [*(stdin or [self._null]), stdout, stderr]
+        self._start(message, stderr, lambda: self._spawn(message["argv"], message["envs"], streams))
+
+    def _run_code(self, message: Message, fds: "list[int]") -> None:
+        if self._interpreters is None:
+            self._interpreters = Interpreters(self._spawn, self._null)
+        run = self._interpreters.run
+        source, *stdin, stdout, stderr = fds
+        streams = [*(stdin or [self._null]), stdout, stderr]
+        self._start(message, stderr, lambda: run(message["envs"], message["cwd"], [source, *streams]))
+
+    def _start(self, message: Message, stderr: int, start: "Callable[[], int]") -> None:
         """Starts a command. One that cannot be started is a result like any other, with the reason on its stderr."""
         if not self._running:
             self._meter.begin()
-        *stdin, stdout, stderr = fds
         started = time.monotonic()
         try:
             os.chdir(message["cwd"])
-            pid = self._spawn(message["argv"], message["envs"], [*(stdin or [self._null]), stdout, stderr])
+            pid = start()
         except (OSError, ValueError) as error:
             self._answer_not_started(message, error, stderr, time.monotonic() - started)
             return
@@ -226,6 +249,8 @@ class Supervisor:
             command = self._running.pop(pid, None)
             if command is not None:
                 self._finish(command, status, usage.ru_utime + usage.ru_stime)
+            elif self._interpreters is not None:
+                self._interpreters.forget(pid)
 
     def _finish(self, command: Command, status: int, cpu_s: float) -> None:
         """The command's own process has ended: what it left behind ends too, then the owner hears of it."""
