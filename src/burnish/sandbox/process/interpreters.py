@@ -114,12 +114,12 @@ def _safe_folder(envs: "dict[str, str]") -> "str | None":
     folders = envs.get("PATH", "").split(":")
     if not all(path.startswith("/") for path in (*folders, _user_site(envs))) or os.path.lexists(_user_site(envs)):
         return None
-    folder = next((folder for folder in folders if os.access(f"{folder}/python3", os.X_OK)), "")
-    system = (path for path in _SYSTEM if os.path.lexists(path))
+    program = next((path for folder in folders if os.access(path := f"{folder}/python3", os.X_OK)), "/")
+    read = [path for path in _SYSTEM if os.path.lexists(path)]
+    for path in (program, os.path.realpath(program)):
+        read += [os.path.dirname(path), os.path.dirname(os.path.dirname(path))]  # the latter may hold a pyvenv.cfg
     root, uid = os.stat("/").st_dev, os.getuid()
-    # the folder above may hold a pyvenv.cfg
-    sealed = all(_is_sealed(path, root, uid) for path in (folder, os.path.dirname(folder), *system))
-    return folder if sealed else None
+    return os.path.dirname(program) if all(_is_sealed(path, root, uid) for path in read) else None
 
 
 def _is_sealed(path: str, root: int, uid: int) -> bool:
