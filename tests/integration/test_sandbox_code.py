@@ -139,6 +139,13 @@ async def test_nothing_starts_where_the_candidate_has_a_say(
         assert inside(backend) == []
 
 
+async def test_harmless_variables_are_no_hindrance(backend: ProcessBackend, box: ProcessBox) -> None:
+    envs = {"PYTHON_VERSION": "3.12.1", "PYTHONUNBUFFERED": "1", "PYTHONHASHSEED": "7"}
+    first = await box.commands.run_code("python", "print(hash('a'))", envs=envs)
+    await the_one_that_waits(backend)
+    assert (await box.commands.run_code("python", "print(hash('a'))", envs=envs)).stdout == first.stdout
+
+
 async def test_what_the_owner_writes_for_the_start_is_read(backend: ProcessBackend, box: ProcessBox) -> None:
     """What waits has started before, so it is not used."""
     folder = await box.commands.run_code("python", "import site; print(site.getusersitepackages(), end='')")

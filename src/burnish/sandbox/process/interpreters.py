@@ -22,7 +22,7 @@ from burnish.sandbox.process.template import HOME
 _QUIET_MS = 4.0  # the start shall not compete with the owner's next command
 _ARGV = ["python3", "-c", FROM_SOCKET]
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/etc")  # those of them that exist
-# Variables that lead a start nowhere. Images set PYTHON_VERSION and the like, too.
+# Variables that lead a start nowhere; neither do PYTHON_VERSION and the like, which images set.
 _HARMLESS = {"PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8"}
 
 Spawn = Callable[["list[str]", "dict[str, str]", "list[int]"], int]
@@ -72,20 +72,21 @@ class Interpreters:
         if folder is None:
             self._wanted = None
             return
-        # In place of the streams to come, since Python remembers of what kind they were.
-        reader, writer = os.pipe()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            os.chdir(folder)  # what Python finds in the directory where it starts is not the candidate's either
-            pid = self._spawn(_ARGV, self._wanted, [self._null, writer, writer, theirs.fileno()])
-            self._waiting = pid, ours
+            self._waiting = self._started_in(folder, self._wanted)
         except (OSError, ValueError):  # the next `run` meets the same, and says so
             self._wanted = None
-            ours.close()
-        finally:
-            theirs.close()
-            os.close(reader)
-            os.close(writer)
+
+    def _started_in(self, folder: str, envs: "dict[str, str]") -> "tuple[int, socket.socket]":
+        os.chdir(folder)  # what Python finds in the directory where it starts is not the candidate's either
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            reader, writer = os.pipe()  # in place of the streams to come, since Python remembers of what kind they were
+            try:
+                return self._spawn(_ARGV, envs, [self._null, writer, writer, theirs.fileno()]), ours
+            finally:
+                os.close(reader)
+                os.close(writer)
 
     def dismiss(self) -> None:
         """When this returns, nothing waits, nothing is wanted, and what waited is gone from every account."""
@@ -109,7 +110,7 @@ def _end(pid: int) -> None:
 
 def _safe_folder(envs: "dict[str, str]") -> "str | None":
     """Where python3 lies, if nothing that its start reads or runs can have been written by the candidate."""
-    if any(name.startswith("LD_") or (name.startswith("PYTHON") and name not in _HARMLESS) for name in envs):
+    if any(name.startswith(("LD_", "PYTHON")) and not _is_harmless(name) for name in envs):
         return None
     folders = envs.get("PATH", "").split(":")
     if not all(path.startswith("/") for path in (*folders, _user_site(envs))) or os.path.lexists(_user_site(envs)):
@@ -120,6 +121,10 @@ def _safe_folder(envs: "dict[str, str]") -> "str | None":
         read += [os.path.dirname(path), os.path.dirname(os.path.dirname(path))]  # the latter may hold a pyvenv.cfg
     root, uid = os.stat("/").st_dev, os.getuid()
     return os.path.dirname(program) if all(_is_sealed(path, root, uid) for path in read) else None
+
+
+def _is_harmless(name: str) -> bool:
+    return name in _HARMLESS or name.startswith("PYTHON_")
 
 
 def _is_sealed(path: str, root: int, uid: int) -> bool:
