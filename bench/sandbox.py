@@ -20,6 +20,7 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
+from _sandbox_code import code_row
 from _sandbox_figures import TRUE, Figures, Turn, p50, since_ms, spawn, take_turns
 from _sandbox_leaks import leaks_row
 from _sandbox_peers import AbsentError, Floor, Peer, Skeleton, find_peers
@@ -179,6 +180,7 @@ async def measure(figures: Figures, folder: Path, *, quick: bool) -> None:
     finally:
         if floor is not None:
             floor.close()
+    await _row(figures, "run_code", code_row(figures, quick=quick))
     await _row(figures, "fork", fork_row(figures, quick=quick))
     await _row(figures, "restore", restore_row(figures, quick=quick))
     await _row(figures, "create_exec_close_per_s", rate_row(figures, quick=quick))

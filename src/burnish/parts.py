@@ -15,6 +15,7 @@ from burnish.engine.base import Engine
 from burnish.engine.local.client import LocalEngine
 from burnish.engine.local.tokenizer import load_tokenizer
 from burnish.engine.restart import RestartingEngine
+from burnish.errors import UserError
 from burnish.learn.client import Learner
 from burnish.learn.codec import StepMetrics
 from burnish.reward.grade import HiddenTests
@@ -124,6 +125,8 @@ async def open_parts(
     async with AsyncExitStack() as stack:
         backend = make_backend(config.sandbox.backend, audit=logs / "sandbox-audit.jsonl")
         stack.push_async_callback(backend.close)
+        for tasks in (inputs.train, inputs.heldout):
+            await require_network(backend, tasks)
         engine_task = asyncio.create_task(
             RestartingEngine.start(start_engine, path=checkpoint or model_dir, version=version)
         )
@@ -146,6 +149,14 @@ async def open_parts(
             engine=await engine_task,
             learner=learner,
         )
+
+
+async def require_network(backend: SandboxBackend, tasks: TaskSet) -> None:
+    """Raises UserError when a task declares a network that the backend's sandboxes cannot have."""
+    task = next((task for task in tasks.tasks if any(task.network.values())), None)
+    if task is not None and "network_allowlist" not in await backend.capabilities():
+        cause = f"task {task.id!r} declares a network, which the {backend.name} backend does not have"
+        raise UserError(cause, where="sandbox.backend", fix="use the process backend, or tasks without `network`")
 
 
 async def start_local_engine(path: Path, version: PolicyVersion, *, config: RunConfig, log_path: Path) -> LocalEngine:

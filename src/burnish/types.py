@@ -6,7 +6,7 @@ All are frozen and keyword-only; sequences are tuples. `None` means "not there",
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -66,6 +66,7 @@ class Task:
     examples: tuple[Case, ...] = ()  # visible; shown, and run after every attempt
     files: Mapping[str, str] = field(default_factory=dict)  # public files placed in the sandbox: relative path -> text
     limits: Limits = Limits()
+    network: Mapping[str, Sequence[str]] = field(default_factory=dict)  # "act" or "grade" -> rules; left out, none
 
     @property
     def digest(self) -> str:
@@ -73,7 +74,8 @@ class Task:
         body = [self.id, self.family, self.instruction, self.entry_point, self.band]
         cases = [[case.expr, case.expected] for case in self.examples]
         limits = [getattr(self.limits, name) for name in self.limits.__slots__]
-        text = json.dumps([body, cases, sorted(self.files.items()), limits], ensure_ascii=False)
+        network = sorted((phase, list(rules)) for phase, rules in self.network.items())
+        text = json.dumps([body, cases, sorted(self.files.items()), limits, network], ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -23,6 +23,7 @@ from burnish.parts import Parts
 from burnish.run_dir import Commit, RunDir
 from burnish.sandbox import make_backend
 from burnish.sandbox.base import SandboxBackend, SandboxBox
+from burnish.sandbox.network import NetworkPolicy
 from burnish.testing import CharRenderer, ScriptedEngine, make_task_set
 from burnish.types import Batch, Limits, Measured, Sampling, Task, Unmeasured
 
@@ -204,11 +205,11 @@ class FlakyBackend:
     def __init__(self, inner: SandboxBackend, every: int) -> None:
         self._inner, self._every, self._num = inner, every, 0
 
-    async def create(self, *, limits: Limits = Limits(), envs: dict[str, str] | None = None) -> SandboxBox:
+    async def create(self, *, limits: Limits = Limits(), network: NetworkPolicy | None = None) -> SandboxBox:
         self._num += 1
         if self._num % self._every == 0:
             raise SandboxError("create: host died", evidence="signal 9")
-        return await self._inner.create(limits=limits, envs=envs)
+        return await self._inner.create(limits=limits, network=network)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -1,9 +1,9 @@
 """Stacks of layers and jobs on them, with a real host."""
 
 import asyncio
-import os
 import resource
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +56,10 @@ async def test_as_deep_as_is_allowed_can_be_mounted(backend: ProcessBackend) -> 
         assert (await box.commands.run("cat count")).stdout == str(num_taken).encode()
 
 
+def num_descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 async def test_a_host_without_descriptors_refuses_the_job_and_goes_on(backend: ProcessBackend) -> None:
     async with await backend.create(limits=SMALL) as box:
         assert backend.host_pid is not None
@@ -65,7 +69,7 @@ async def test_a_host_without_descriptors_refuses_the_job_and_goes_on(backend: P
                 break
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # the host makes what the next sandbox needs
-        num_open = len(os.listdir(f"/proc/{backend.host_pid}/fd"))
+        num_open = num_descriptors(backend.host_pid)
         soft, hard = resource.prlimit(backend.host_pid, resource.RLIMIT_NOFILE)
         # room for the descriptor that comes with the request and for no other
         resource.prlimit(backend.host_pid, resource.RLIMIT_NOFILE, (num_open + 1, hard))

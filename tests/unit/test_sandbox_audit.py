@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from burnish.errors import StoreError, UserError
 from burnish.sandbox.audit import GENESIS, AuditLog, verify_audit
+from burnish.sandbox.audited import AuditedBackend
+from burnish.sandbox.memory import MemoryBackend
 
 
 def write_log(path: Path, num_lines: int = 5) -> str:
@@ -123,3 +125,14 @@ async def test_lines_of_one_turn_are_written_together(tmp_path: Path) -> None:
     log.close()
     report = verify_audit(tmp_path / "audit.jsonl")
     assert (report.num_lines, report.head, report.problem) == (10, head, "")
+
+
+async def test_code_is_recorded_like_a_command(tmp_path: Path) -> None:
+    backend = AuditedBackend(MemoryBackend(), AuditLog(tmp_path / "audit.jsonl"))
+    async with await backend.create() as box:
+        await box.commands.run_code("python", "print('ü')" + " " * 10_000, stdin=b"in", cwd="sub")
+    await backend.close()
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    (line,) = (line for line in lines if line["event"] == "exec")
+    assert (line["language"], line["code_bytes"], line["stdin_bytes"], line["cwd"]) == ("python", 10_011, 2, "sub")
+    assert line["code"].startswith("print('ü')  ") and len(line["code"]) < 2001 and line["exit_code"] == 127

@@ -53,6 +53,7 @@ def test_the_same_without_await() -> None:
         box.files.write("a", b"x")
         assert box.files.read("a") == b"x" and box.files.exists("a") and not box.files.exists("b")
         assert box.commands.run(["echo", "hi"], timeout_s=1).stdout == b"hi\n"
+        assert box.commands.run_code("python", "pass").exit_code == 127  # this backend has no python3
         assert box.id and box.limits.num_pids > 0
     box.kill()
     assert threading.active_count() == threads

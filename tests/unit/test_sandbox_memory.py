@@ -20,6 +20,14 @@ async def test_a_command_is_a_function_of_the_files() -> None:
     assert (result.exit_code, result.stdout, result.ok) == (3, b"PRINT", False)
 
 
+async def test_code_is_an_argument_of_python() -> None:
+    backend = MemoryBackend(commands={"python3": lambda call: MemoryReply(stdout=" ".join(call.argv).encode())})
+    async with await backend.create() as box:
+        assert (await box.commands.run_code("python", b"print")).stdout == b"python3 -c print"
+        with pytest.raises(UserError, match="no interpreter for 'cobol'"):
+            await box.commands.run_code("cobol", "print")  # type: ignore[arg-type]
+
+
 async def test_a_command_may_be_a_coroutine_and_may_fail_like_a_sandbox() -> None:
     async def broken(call: MemoryCall) -> MemoryReply:
         raise SandboxError(f"{call.argv[0]}: host died")

@@ -1,6 +1,7 @@
 """The user's own file of tasks: what a good row becomes, and what is said about a bad one."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,12 @@ def complaint(path: Path, **options: float) -> str:
 
 
 def test_a_row_becomes_a_task_with_values_from_its_reference(tmp_path: Path) -> None:
-    extra = {"family": "sums", "band": "medium", "limits": {"wall_s": 2, "num_pids": 8}}
+    extra = {
+        "family": "sums",
+        "band": "medium",
+        "limits": {"wall_s": 2, "num_pids": 8},
+        "network": {"act": ["pypi.org:443"]},
+    }
     suite = load_tasks(str(write(tmp_path, ADD, "", ADD | extra | {"id": "other"})))
     first, second = suite.tasks
     assert first.id == first.family == "add"
@@ -52,6 +58,8 @@ def test_a_row_becomes_a_task_with_values_from_its_reference(tmp_path: Path) -> 
     assert first.examples == (Case(expr="add(2, 3)", expected="5"),)
     assert (second.family, second.band) == ("sums", "medium")
     assert second.limits == Limits(wall_s=2.0, num_pids=8)
+    assert (first.network, second.network) == ({}, {"act": ["pypi.org:443"]})
+    assert first.digest != replace(first, network={"act": ["pypi.org:443"]}).digest
     hidden = suite.vault.open_hidden("add")
     assert hidden.cases == (Case(expr="add(-1, 1)", expected="0"), Case(expr="add('a', 'b')", expected="'ab'"))
     assert hidden.check is None
@@ -95,6 +103,12 @@ MALFORMED: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "a misspelt limit": (changed(limits={"wal_s": 1}), ("unknown key 'limits.wal_s'", "did you mean 'wall_s'?")),
     "a limit out of range": (changed(limits={"wall_s": 0}), ("'limits.wall_s' is 0", "greater than 0")),
+    "a misspelt phase": (changed(network={"acting": []}), ("unknown key 'network.acting'", "did you mean 'act'?")),
+    "a phase that no task has": (
+        changed(network={"setup": []}),
+        ("unknown key 'network.setup'", "allowed: act, grade"),
+    ),
+    "a rule that is none": (changed(network={"act": ["pypi.org:x"]}), ("network.act: network rule 'pypi.org:x'",)),
     "a wrong type": (changed(instruction=3), ("'instruction' is 3", "string")),
     "an unknown band": (changed(band="simple"), ("'band' is 'simple'", "'easy', 'medium' or 'hard'")),
     "an empty id": (changed(id=""), ("'id' is ''",)),
@@ -184,7 +198,9 @@ JSON = st.recursive(
 
 
 @settings(deadline=None)
-@given(st.dictionaries(st.sampled_from([*ADD, *PUBLISHED, "files", "limits", "band", "x"]), JSON, max_size=8))
+@given(
+    st.dictionaries(st.sampled_from([*ADD, *PUBLISHED, "files", "limits", "network", "band", "x"]), JSON, max_size=8)
+)
 def test_no_row_raises_anything_but_a_user_error(changes: dict[str, Any]) -> None:
     for row in (changes, ADD | changes):
         try:

@@ -20,7 +20,7 @@ from burnish.evaluate.result import EvalResult, read_result, write_result
 from burnish.evaluate.suite import compare
 from burnish.observe.emit import attached
 from burnish.observe.live import LiveView
-from burnish.parts import start_local_engine
+from burnish.parts import require_network, start_local_engine
 from burnish.reward.grade import HiddenTests
 from burnish.rollout.agent import CodeAgent
 from burnish.rollout.loop import RolloutSetup
@@ -54,6 +54,7 @@ async def _evaluate(options: EvalOptions) -> EvalResult:
     tasks = load_tasks(SOURCES.get(options.suite, options.suite))
     backend = make_backend(DEFAULTS.sandbox.backend)
     try:
+        await require_network(backend, tasks)
         async with _policy(options) as (generate, renderer):
             sampling = Sampling(
                 max_new_tokens=options.max_new_tokens,

@@ -12,6 +12,7 @@ from burnish.errors import GraderError, boundary
 from burnish.reward.replay import CheckReplayer
 from burnish.sandbox.base import SandboxBackend
 from burnish.sandbox.evaluate import Answer, evaluate_cases
+from burnish.sandbox.network import policy_for
 from burnish.types import Case, Hidden, Measured, Task, Vault
 
 MAX_ROUNDS = 4  # a solution that leads a test to new questions this often is not answering the ones that were asked
@@ -71,7 +72,8 @@ class HiddenTests:
         return False
 
     async def _answers(self, task: Task, solution: str, exprs: Sequence[str]) -> list[Answer]:
-        async with await self._backend.create(limits=task.limits) as box:
+        network = policy_for(task.network, "grade")
+        async with await self._backend.create(limits=task.limits, network=network) as box:
             return await evaluate_cases(box, solution, exprs, files=task.files)
 
     def _measured(self, *, passed: bool, fraction: float | None) -> Measured:

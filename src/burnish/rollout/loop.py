@@ -9,6 +9,7 @@ from burnish.errors import PolicyError, boundary
 from burnish.rollout.agent import Agent
 from burnish.rollout.render import Renderer
 from burnish.sandbox.base import SandboxBackend
+from burnish.sandbox.network import policy_for
 from burnish.types import Sampling, Step, StopReason, Task, Trajectory, Usage
 
 
@@ -38,7 +39,8 @@ async def run_rollout(setup: RolloutSetup, task: Task, *, id: str, group_id: str
         delta = setup.renderer.start(setup.agent.open(task))
     context: list[int] = []
     stop: StopReason = "max_turns"
-    async with await setup.backend.create(limits=task.limits) as box:
+    network = policy_for(task.network, "act")
+    async with await setup.backend.create(limits=task.limits, network=network) as box:
         for turn in range(setup.max_turns):
             context += delta
             if len(context) + setup.sampling.max_new_tokens > setup.max_context_tokens:

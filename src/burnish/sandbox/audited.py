@@ -6,7 +6,7 @@ size; failures of the sandbox with their cause. `trajectory` says on whose behal
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any
@@ -16,12 +16,14 @@ from burnish.sandbox.audit import AuditLog
 from burnish.sandbox.base import (
     HOST_IMAGE,
     ExecResult,
+    Language,
     Level,
     OnNetwork,
     SandboxBackend,
     SandboxBox,
     SandboxFileError,
     Snapshot,
+    code_bytes,
 )
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
@@ -198,9 +200,31 @@ class AuditedCommands:
     ) -> ExecResult:
         """See `Commands.run`."""
         command = {"cmd": _shortened(cmd), "stdin_bytes": len(stdin), "cwd": cwd}
+        running = self._box.commands.run(cmd, stdin=stdin, cwd=cwd, envs=envs, timeout_s=timeout_s)
+        return await self._recorded(command, running)
+
+    async def run_code(
+        self,
+        language: Language,
+        source: str | bytes,
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """See `Commands.run_code`."""
+        code = code_bytes(language, source)
+        shown = code[:_MAX_ARGUMENT_CHARS].decode("utf-8", "replace")
+        command = {"language": language, "code": shown, "code_bytes": len(code), "stdin_bytes": len(stdin), "cwd": cwd}
+        running = self._box.commands.run_code(language, code, stdin=stdin, cwd=cwd, envs=envs, timeout_s=timeout_s)
+        return await self._recorded(command, running)
+
+    async def _recorded(self, command: dict[str, Any], running: Awaitable[ExecResult]) -> ExecResult:
         started = time.monotonic()
         try:
-            result = await self._box.commands.run(cmd, stdin=stdin, cwd=cwd, envs=envs, timeout_s=timeout_s)
+            result = await running
         except BaseException as error:  # a cancelled command ran all the same
             self._record("exec.failed", **command, wall_s=round(time.monotonic() - started, 6), cause=_cause(error))
             raise

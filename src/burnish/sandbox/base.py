@@ -14,11 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from burnish.errors import UserError
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
 LimitName = Literal["wall", "memory", "pids", "output", "disk"]
 Level = Literal["none", "process", "gvisor", "microvm"]
+Language = Literal["python"]
 
 HOST_IMAGE = "host"
 
@@ -109,6 +111,32 @@ class Commands(Protocol):
         every other reason, which stands on stderr.
         """
         ...
+
+    async def run_code(
+        self,
+        language: Language,
+        source: str | bytes,
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """Runs a program of any length, as `run(["python3", "-c", source])` would; tracebacks call it `<code>`.
+
+        Each call has an interpreter of its own: nothing is kept from one to the next. A backend may have started it
+        before. Bytes are what a file would hold; text is encoded as UTF-8. Raises UserError for another language.
+        """
+        ...
+
+
+def code_bytes(language: str, source: str | bytes) -> bytes:
+    """The source as a file would hold it. Raises UserError for a language that `run_code` does not know."""
+    if language != "python":
+        raise UserError(f"no interpreter for {language!r}", where="commands.run_code", fix="use 'python'")
+    # a surrogate is a syntax error of the program, which its interpreter reports
+    return source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
 
 
 class Files(Protocol):

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from burnish.errors import SandboxError, UserError
 from burnish.sandbox.audit import AuditLog
 from burnish.sandbox.audited import AuditedBackend
-from burnish.sandbox.base import Commands, ExecResult, Files, SandboxBackend, SandboxBox, Snapshot
+from burnish.sandbox.base import Commands, ExecResult, Files, Language, SandboxBackend, SandboxBox, Snapshot
 from burnish.sandbox.memory import MemoryBackend
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.oci.backend import OciBackend
@@ -230,6 +230,21 @@ class SyncCommands:
     ) -> ExecResult:
         """See `burnish.sandbox.base.Commands.run`."""
         return self._loop.run(self._box.commands.run(cmd, stdin=stdin, cwd=cwd, envs=envs, timeout_s=timeout_s))
+
+    def run_code(
+        self,
+        language: Language,
+        source: str | bytes,
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """See `burnish.sandbox.base.Commands.run_code`."""
+        running = self._box.commands.run_code(language, source, stdin=stdin, cwd=cwd, envs=envs, timeout_s=timeout_s)
+        return self._loop.run(running)
 
 
 class SyncFiles:

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
-from burnish.sandbox.base import HOST_IMAGE, ExecResult, Level, LimitName, OnNetwork, SandboxFileError, Snapshot
+from burnish.sandbox.base import (
+    HOST_IMAGE,
+    ExecResult,
+    Language,
+    Level,
+    LimitName,
+    OnNetwork,
+    SandboxFileError,
+    Snapshot,
+    code_bytes,
+)
 from burnish.sandbox.network import NetworkPolicy
 from burnish.types import Limits
 
@@ -228,6 +238,21 @@ class MemoryCommands:
         await asyncio.sleep(0)  # a real sandbox always lets others run
         state.check_alive()
         return _result(reply, state.limits, timeout_s)
+
+    async def run_code(
+        self,
+        language: Language,
+        source: str | bytes,
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """Calls the function of "python3" with the arguments "-c" and the source."""
+        argv = ["python3", "-c", code_bytes(language, source).decode("utf-8", "surrogateescape")]
+        return await self.run(argv, stdin=stdin, cwd=cwd, envs=envs, timeout_s=timeout_s)
 
 
 def _result(reply: MemoryReply, limits: Limits, timeout_s: float) -> ExecResult:

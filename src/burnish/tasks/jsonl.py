@@ -59,6 +59,7 @@ def _finish(placed: PlacedRow, reply: Reply) -> tuple[Task, Hidden]:
         examples=_proved(placed, row.examples, reply.values[:num_examples]),
         files=row.files,
         limits=Limits(**row.limits.model_dump(exclude_none=True)),
+        network=row.network.model_dump(exclude_none=True),
     )
     cases = _proved(placed, row.hidden, reply.values[num_examples:])
     return task, Hidden(task_id=row.id, reference=row.reference, cases=cases)

@@ -1,7 +1,7 @@
 """Rows of JSON lines files: what they may hold, and what is wrong with one that holds something else.
 
 Two shapes are read. Ours: `id, instruction, entry_point, reference, examples, hidden`, and optionally `family, band,
-files, limits`. HumanEval's: `task_id, prompt, entry_point, canonical_solution, test`.
+files, limits, network`. HumanEval's: `task_id, prompt, entry_point, canonical_solution, test`.
 
 Example, on one line of the file: {"id": "add", "instruction": "Write `add(a, b)`, the sum.", "entry_point": "add",
 "reference": "def add(a, b):\\n    return a + b", "examples": ["add(2, 3)"], "hidden": [["add(0, 5)", "5"]]}
@@ -19,6 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from burnish.errors import UserError
+from burnish.sandbox.network import PhasePolicies
 from burnish.types import Band
 
 Text = Annotated[str, Field(min_length=1)]
@@ -37,6 +38,13 @@ class LimitsRow(_Model):
     num_pids: Annotated[int, Field(gt=0)] | None = None
     output_bytes: Annotated[int, Field(gt=0)] | None = None
     disk_bytes: Annotated[int, Field(gt=0)] | None = None
+
+
+class NetworkRow(_Model):
+    """What the sandboxes of a phase may reach, as in docs/sandbox.md. A phase that is left out has no network."""
+
+    act: list[Text] | None = None
+    grade: list[Text] | None = None
 
 
 class _EntryPoint(_Model):
@@ -62,6 +70,7 @@ class TaskRow(_EntryPoint):
     band: Band = "easy"
     files: dict[str, str] = Field(default_factory=dict)
     limits: LimitsRow = LimitsRow()
+    network: NetworkRow = NetworkRow()
 
     @field_validator("files")
     @classmethod
@@ -151,6 +160,7 @@ def _read_row(line: str, where: str) -> TaskRow | HumanEvalRow:
         raise _explained(error, shape, value, where) from error
     if isinstance(row, TaskRow):
         _check_expressions(row, where)
+        _check_network(row, where)
     return row
 
 
@@ -184,6 +194,14 @@ def _check_expressions(row: TaskRow, where: str) -> None:
             _check_literal(expected, f"row {row.id!r}: {key}", where)
 
 
+def _check_network(row: TaskRow, where: str) -> None:
+    try:
+        PhasePolicies.parse(row.network.model_dump(exclude_none=True))
+    except UserError as error:
+        cause = f"row {row.id!r}: {error.where}: {error.cause}"
+        raise UserError(cause, where=where, fix=error.fix) from error
+
+
 def _check_literal(expected: str, what: str, where: str) -> None:
     try:
         ast.literal_eval(expected)
@@ -206,7 +224,8 @@ def _explained(error: ValidationError, shape: type[_Model], value: dict[str, Any
     path = problem["loc"]
     row_id = value.get("id", value.get("task_id"))
     prefix = f"row {row_id!r}: " if isinstance(row_id, str) else ""
-    owner = LimitsRow if path[0] == "limits" and len(path) > 1 else shape
+    parts: dict[int | str, type[_Model]] = {"limits": LimitsRow, "network": NetworkRow}
+    owner = parts.get(path[0], shape) if len(path) > 1 else shape
     name = ".".join(map(str, path))
     if problem["type"] == "extra_forbidden":
         known = list(owner.model_fields)

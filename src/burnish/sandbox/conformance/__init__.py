@@ -7,6 +7,7 @@ the capabilities it needs; one that the backend does not declare is skipped, and
 """
 
 from burnish.sandbox.conformance import (
+    checks_code,
     checks_commands,
     checks_files,
     checks_hostile,
@@ -28,6 +29,7 @@ CHECKS: tuple[Check, ...] = tuple(
     check
     for module in (
         checks_commands,
+        checks_code,
         checks_limits,
         checks_files,
         checks_paths,

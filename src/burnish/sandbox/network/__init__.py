@@ -4,11 +4,12 @@ A box has no network of its own. Its owner may give it a listening socket on the
 `Proxy`, which resolves names itself, judges the addresses they lead to, and records every verdict.
 """
 
-from burnish.sandbox.network.policy import NetworkPolicy, PhasePolicies, Rule
+from burnish.sandbox.network.policy import NetworkPolicy, PhasePolicies, Rule, policy_for
 from burnish.sandbox.network.proxy import Proxy
 from burnish.sandbox.network.records import Closed, NetworkRecord, Verdict
 from burnish.sandbox.network.session import ProxyLimits, Resolve
 
 __all__ = [
     "Closed", "NetworkPolicy", "NetworkRecord", "PhasePolicies", "Proxy", "ProxyLimits", "Resolve", "Rule", "Verdict",
+    "policy_for",
 ]  # fmt: skip

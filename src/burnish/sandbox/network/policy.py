@@ -160,6 +160,12 @@ class PhasePolicies:
         return policy
 
 
+def policy_for(rules: Mapping[str, Iterable[str]], phase: str) -> NetworkPolicy | None:
+    """What `{phase: rules}` means for a sandbox of one phase: a policy, or no network at all. Raises UserError."""
+    policy = PhasePolicies.parse(rules).of(phase)
+    return policy if policy.allow else None
+
+
 def _deny_special(target: Target, address: Address) -> Rule:
     special = special_range(address)
     if special is None:

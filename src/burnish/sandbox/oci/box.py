@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from burnish.errors import SandboxError, UserError
-from burnish.sandbox.base import ExecResult, LimitName, SandboxFileError
+from burnish.sandbox.base import ExecResult, Language, LimitName, SandboxFileError, code_bytes
 from burnish.sandbox.oci import frames
 from burnish.sandbox.oci.agent_files import CHUNK_BYTES
 from burnish.sandbox.oci.frames import Message
 from burnish.sandbox.oci.pipes import FramePipes
+from burnish.sandbox.process import python_program
 from burnish.sandbox.process.template import HOME
 from burnish.types import Limits
 
@@ -245,6 +246,22 @@ class OciCommands:
         finally:
             self._box.end_command()
         return _result(answer, output, limit)
+
+    async def run_code(
+        self,
+        language: Language,
+        source: str | bytes,
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """See `burnish.sandbox.base.Commands.run_code`; each call starts an interpreter."""
+        whole = python_program.with_source(code_bytes(language, source), stdin)
+        argv = ["python3", "-c", python_program.FROM_STDIN]
+        return await self.run(argv, stdin=whole, cwd=cwd, envs=envs, timeout_s=timeout_s)
 
 
 def _result(answer: Message, output: bytes, limit: LimitName | None) -> ExecResult:

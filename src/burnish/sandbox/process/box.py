@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Protocol
 
 from burnish.errors import SandboxError, UserError
-from burnish.sandbox.base import ExecResult, OnNetwork, SandboxFileError, Snapshot
+from burnish.sandbox.base import ExecResult, Language, OnNetwork, SandboxFileError, Snapshot, code_bytes
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.process import wire
 from burnish.sandbox.process.generation import ANSWER_GRACE_S, Generation
@@ -244,19 +244,44 @@ class ProcessCommands:
         argv = ["/bin/sh", "-c", cmd] if isinstance(cmd, str) else list(cmd)
         if not argv:
             raise UserError("an empty argument vector", where="commands.run")
+        return await self._exec({"op": "run", "argv": argv}, [], stdin, cwd, envs, timeout_s)
+
+    async def run_code(
+        self,
+        language: Language,
+        source: str | bytes,
+        /,
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        envs: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> ExecResult:
+        """See `burnish.sandbox.base.Commands.run_code`."""
+        code = wire.memfd("code", code_bytes(language, source))
+        return await self._exec({"op": "code", "argv": ["python3"]}, [code], stdin, cwd, envs, timeout_s)
+
+    async def _exec(
+        self,
+        request: Message,
+        fds: list[int],
+        stdin: bytes,
+        cwd: str | None,
+        envs: Mapping[str, str] | None,
+        timeout_s: float | None,
+    ) -> ExecResult:
+        """`fds` are taken over, and followed by the streams."""
         timeout_s = self._box.limits.wall_s if timeout_s is None else timeout_s
-        request = {
-            "op": "run",
-            "argv": argv,
-            "cwd": posixpath.join(HOME, cwd) if cwd else HOME,
-            "envs": {**self._box.envs, **envs} if envs else self._box.envs,
-            "timeout_s": timeout_s,
-        }
+        request["cwd"] = posixpath.join(HOME, cwd) if cwd else HOME
+        request["envs"] = {**self._box.envs, **envs} if envs else self._box.envs
+        request["timeout_s"] = timeout_s
         output = Output(self._box.limits.output_bytes)
         try:
+            if stdin:
+                fds.append(wire.memfd("stdin", stdin))
             for writer in output.writers:
                 self._box.give_output(writer)
-            fds = [wire.memfd("stdin", stdin), *output.writers] if stdin else output.writers
+                fds.append(writer)
             before = self._box.network.num_denials if self._box.network else 0
             answer, _ = await self._box.call(request, fds, deadline_s=timeout_s + ANSWER_GRACE_S)
             num_denials = self._box.network.num_denials - before if self._box.network else None

@@ -82,7 +82,7 @@ class Generation:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was asked that is not answered, so nothing but the supervisor runs inside."""
+        """Nothing was asked that is not answered, so nothing of the candidate's runs inside."""
         return not self._waiting
 
     @property

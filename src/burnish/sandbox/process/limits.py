@@ -1,6 +1,7 @@
 """Which limit did a command hit? Asked by the supervisor after every command, from counters it holds open."""
 
 import os
+from collections.abc import Iterator
 
 from burnish.sandbox.process.cgroups import Cgroups, Limit
 
@@ -116,18 +117,32 @@ class Meter:
         os.write(self._oom_score, self._started)
 
 
-def private_bytes() -> int:
-    """Memory of all processes of the pid namespace but pid 1, what they share with files and each other left out."""
+def private_bytes(proc: int) -> int:
+    """Memory of all processes of the pid namespace but pid 1, what they share with files and each other left out.
+
+    `proc` is a descriptor of /proc.
+    """
     num_pages = 0
-    for name in os.listdir("/proc"):
-        if name.isdigit() and name != "1":
-            try:
-                with open(f"/proc/{name}/statm", "rb") as statm:
-                    _, resident, shared, *_ = statm.read().split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
+    for pid, statm in read_all_processes(proc, "statm"):
+        if pid != 1:
+            _, resident, shared, *_ = statm.split()
             num_pages += int(resident) - int(shared)
     return num_pages * _PAGE_BYTES
+
+
+def read_all_processes(proc: int, file: str) -> "Iterator[tuple[int, bytes]]":
+    """The pid and such a file of every process of the pid namespace; those that end meanwhile are left out."""
+    for name in os.listdir(proc):
+        if name.isdigit():
+            try:
+                descriptor = os.open(f"{name}/{file}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            with open(descriptor, "rb") as content:
+                try:
+                    yield int(name), content.read()
+                except ProcessLookupError:
+                    continue
 
 
 def knows_peak(groups: Cgroups) -> bool:

@@ -10,6 +10,7 @@ Requests of the owner, one packet each; the answer carries the same id:
 
     {"id", "op": "freeze" | "thaw"}    all processes but this one stop, and go on -> {"id"} | {"no"}
     {"id", "op": "run", "argv", "cwd", "envs", "timeout_s"} + stdin?, stdout, stderr  -> {"id", "code" | "signal", ...}
+    {"id", "op": "code", ...as "run"} + source, stdin?, stdout, stderr         -> the same; see interpreters.py
     {"id", "op": "cancel"}                                                     -> nothing; the run's answer comes early
     {"id", "op": "read", "path", "max_bytes"}                                  -> {"id", "size"} + descriptor | {"no"}
     {"id", "op": "write", "path"} + descriptor                                 -> {"id"} | {"no"}
@@ -23,10 +24,11 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from burnish.sandbox.process import boxfiles, syscalls, wire
-from burnish.sandbox.process.limits import Meter, private_bytes
+from burnish.sandbox.process.interpreters import Interpreters
+from burnish.sandbox.process.limits import Meter, private_bytes, read_all_processes
 from burnish.sandbox.process.wire import Message
 
 EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE = 127, 126  # as shells say it
@@ -56,17 +58,22 @@ class Supervisor:
         self._owner, self._lifeline, self._deaths, self._meter = owner, lifeline, deaths, meter
         self._running: dict[int, Command] = {}  # by pid
         self._frozen_since: float | None = None
-        self._null = self._proc_device = -1
+        self._null = self._proc = self._proc_device = -1
+        self._interpreters: Interpreters | None = None  # from the first "code" on
 
     def serve(self) -> None:
         """Until the host is gone. Raises EOFError when the owner is. Leaving ends pid 1, and with it the sandbox."""
         self._null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        self._proc_device = os.stat("/proc").st_dev
+        self._proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # / may be closed to us later
+        self._proc_device = os.fstat(self._proc).st_dev
         poll = select.poll()
         for descriptor in (self._owner.fileno(), self._lifeline, self._deaths):
             poll.register(descriptor, select.POLLIN)
         while True:
-            for descriptor, _ in poll.poll(self._milliseconds_to_deadline()):
+            events = poll.poll(self._milliseconds_to_deadline())
+            if not events and self._interpreters is not None and not self._running:
+                self._interpreters.start_one()
+            for descriptor, _ in events:
                 if descriptor == self._lifeline:
                     return
                 if descriptor == self._deaths:
@@ -79,8 +86,10 @@ class Supervisor:
 
     def _milliseconds_to_deadline(self) -> "float | None":
         deadlines = [command.deadline for command in self._running.values() if not command.timed_out]
-        if not deadlines or self._frozen_since is not None:
+        if self._frozen_since is not None:
             return None
+        if not deadlines:
+            return None if self._running or self._interpreters is None else self._interpreters.patience_ms
         left = max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1)
         return min(left, _SAMPLE_MEMORY_MS) if self._meter.samples_memory else left
 
@@ -89,6 +98,8 @@ class Supervisor:
             operation = message["op"]
             if operation == "run":
                 self._run(message, fds)
+            elif operation == "code":
+                self._run_code(message, fds)
             elif operation == "cancel":
                 self._cancel(message["id"])
             elif operation == "freeze":
@@ -125,12 +136,28 @@ class Supervisor:
                 os.close(descriptor)
 
     def _run(self, message: Message, fds: "list[int]") -> None:
-        """Starts a command. One that cannot be started is a result like any other, with the reason on its stderr."""
+        if self._interpreters is not None:
+            self._interpreters.dismiss()
         *stdin, stdout, stderr = fds
+        streams = [*(stdin or [self._null]), stdout, stderr]
+        self._start(message, stderr, lambda: self._spawn(message["argv"], message["envs"], streams))
+
+    def _run_code(self, message: Message, fds: "list[int]") -> None:
+        if self._interpreters is None:
+            self._interpreters = Interpreters(self._spawn, self._null)
+        run = self._interpreters.run
+        source, *stdin, stdout, stderr = fds
+        streams = [*(stdin or [self._null]), stdout, stderr]
+        self._start(message, stderr, lambda: run(message["envs"], message["cwd"], [source, *streams]))
+
+    def _start(self, message: Message, stderr: int, start: "Callable[[], int]") -> None:
+        """Starts a command. One that cannot be started is a result like any other, with the reason on its stderr."""
+        if self._interpreters is not None and not self._running:  # the waiting one had its share of the peak
+            self._meter.begin()
         started = time.monotonic()
         try:
             os.chdir(message["cwd"])
-            pid = self._spawn(message["argv"], message["envs"], [*(stdin or [self._null]), stdout, stderr])
+            pid = start()
         except (OSError, ValueError) as error:
             self._answer_not_started(message, error, stderr, time.monotonic() - started)
             return
@@ -168,7 +195,7 @@ class Supervisor:
     def _freeze(self, request: int) -> None:
         self._frozen_since = time.monotonic()
         answer: Message = {"id": request}
-        if not _stop_everything():
+        if not _stop_everything(self._proc):
             answer["no"] = f"its processes did not stop within {_STOPPING_S:g} s"
         wire.send(self._owner, answer)
 
@@ -219,7 +246,7 @@ class Supervisor:
 
     def _end_hogs(self) -> None:
         """Where no control group bounds the sum of all processes' memory: all commands end when it is too much."""
-        if self._meter.samples_memory and self._running and private_bytes() > self._meter.memory_bytes:
+        if self._meter.samples_memory and self._running and private_bytes(self._proc) > self._meter.memory_bytes:
             for command in self._running.values():
                 command.over_memory = True
             os.kill(-1, signal.SIGKILL)
@@ -244,6 +271,8 @@ class Supervisor:
             command = self._running.pop(pid, None)
             if command is not None:
                 self._finish(command, status, usage.ru_utime + usage.ru_stime)
+            elif self._interpreters is not None:
+                self._interpreters.forget(pid)
 
     def _finish(self, command: Command, status: int, cpu_s: float) -> None:
         """The command's own process has ended: what it left behind ends too, then the owner hears of it."""
@@ -295,7 +324,7 @@ class Supervisor:
         """
         killed: set[int] = set()
         for _ in range(_MAX_SWEEPS):
-            parents = _parents_by_pid()
+            parents = _parents_by_pid(self._proc)
             strays = [pid for pid in parents if pid != 1 and not _descends(pid, keep, parents)]
             if not strays:
                 break
@@ -311,7 +340,7 @@ def _signal_everything(number: int) -> None:
         os.kill(-1, number)
 
 
-def _stop_everything() -> bool:
+def _stop_everything(proc: int) -> bool:
     """Whether, within a moment, no process of the sandbox runs or could wake up.
 
     One that is about to stop may wake another with its last instruction, so they are told again until all stand still.
@@ -320,29 +349,24 @@ def _stop_everything() -> bool:
     deadline = time.monotonic() + _STOPPING_S
     while True:
         _signal_everything(signal.SIGSTOP)
-        if not any(state in b"RS" for pid, (state, _) in _stat_by_pid().items() if pid != 1):
+        if not any(state in b"RS" for pid, (state, _) in _stat_by_pid(proc).items() if pid != 1):
             return True
         if time.monotonic() > deadline:
             return False
         time.sleep(_STOPPING_POLL_S)
 
 
-def _parents_by_pid() -> "dict[int, int]":
+def _parents_by_pid(proc: int) -> "dict[int, int]":
     """Live processes of the sandbox; the dead that wait to be reaped are left out."""
-    return {pid: parent for pid, (state, parent) in _stat_by_pid().items() if state not in (b"Z", b"X")}
+    return {pid: parent for pid, (state, parent) in _stat_by_pid(proc).items() if state not in (b"Z", b"X")}
 
 
-def _stat_by_pid() -> "dict[int, tuple[bytes, int]]":
-    """State and parent of every process."""
+def _stat_by_pid(proc: int) -> "dict[int, tuple[bytes, int]]":
+    """State and parent of every process. `proc` is a descriptor of /proc."""
     found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as stat:
-                    state, parent = stat.read().rpartition(b")")[2].split()[:2]
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            found[int(name)] = state, int(parent)
+    for pid, stat in read_all_processes(proc, "stat"):
+        state, parent = stat.rpartition(b")")[2].split()[:2]
+        found[pid] = state, int(parent)
     return found
 
 
