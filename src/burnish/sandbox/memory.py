@@ -16,6 +16,7 @@ from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
 from burnish.sandbox.base import HOST_IMAGE, ExecResult, Level, LimitName, OnNetwork, SandboxFileError, Snapshot
 from burnish.sandbox.network import NetworkPolicy
+from burnish.sandbox.unexported import NoExport
 from burnish.types import Limits
 
 HOME = "/home/agent"
@@ -297,7 +298,7 @@ def _parents(path: str) -> list[str]:
     return ["/" + "/".join(parts[: length + 1]) for length in range(len(parts))]
 
 
-class MemoryBackend:
+class MemoryBackend(NoExport):
     """Makes `MemorySandbox`es; see `SandboxBackend`.
 
     Example: MemoryBackend(commands={"python3": lambda call: MemoryReply(stdout=b"42\\n")})

@@ -8,6 +8,7 @@ the capabilities it needs; one that the backend does not declare is skipped, and
 
 from burnish.sandbox.conformance import (
     checks_commands,
+    checks_export,
     checks_files,
     checks_isolation,
     checks_limits,
@@ -17,11 +18,10 @@ from burnish.sandbox.conformance import (
 from burnish.sandbox.conformance.suite import BackendFactory, Check, CheckFailed, CheckResult, run_check
 from burnish.sandbox.conformance.suite import run_conformance as _run
 
-CHECKS: tuple[Check, ...] = tuple(
-    check
-    for module in (checks_commands, checks_limits, checks_files, checks_snapshots, checks_isolation, checks_network)
-    for check in module.CHECKS
-)
+_MODULES = (
+    checks_commands, checks_limits, checks_files, checks_snapshots, checks_export, checks_isolation, checks_network,
+)  # fmt: skip
+CHECKS: tuple[Check, ...] = tuple(check for module in _MODULES for check in module.CHECKS)
 """All checks in the order in which they run."""
 
 __all__ = ["CHECKS", "Check", "CheckFailed", "CheckResult", "run_check", "run_conformance"]
