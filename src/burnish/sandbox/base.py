@@ -152,17 +152,18 @@ OnBytes = Callable[[int], None]
 
 
 class SnapshotStore(Protocol):
-    """Where exported snapshots lie: named objects that never change. `burnish.sandbox.objects` has the usual ones.
+    """Where exported snapshots lie: named objects that never change. How they are compressed is its own matter.
+    `burnish.sandbox.objects` has the usual ones.
 
     Everything raises SandboxError when the store fails.
     """
 
-    async def size(self, key: str) -> int | None:
-        """Bytes of an object; None when there is none."""
+    async def has(self, key: str) -> bool:
+        """Whether there is such an object."""
         ...
 
     def read(self, key: str) -> AsyncGenerator[bytes, None]:
-        """An object in pieces, of about a megabyte at most. Raises UserError when there is none."""
+        """An object in pieces, of a few megabytes at most. Raises UserError for one that is missing or damaged."""
         ...
 
     async def write(self, key: str, pieces: AsyncIterator[bytes]) -> None:

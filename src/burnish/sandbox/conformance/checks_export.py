@@ -37,8 +37,8 @@ class _Store:
         self.objects: dict[str, bytes] = {}
         self.written: list[str] = []
 
-    async def size(self, key: str) -> int | None:
-        return len(self.objects[key]) if key in self.objects else None
+    async def has(self, key: str) -> bool:
+        return key in self.objects
 
     async def read(self, key: str) -> AsyncGenerator[bytes, None]:
         if key not in self.objects:

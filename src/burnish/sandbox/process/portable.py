@@ -1,4 +1,4 @@
-"""Snapshots that leave the machine: layers as compressed archives in an object store, and back.
+"""Snapshots that leave the machine: layers as archives in an object store, and back.
 
 The host packs and unpacks (archive.py, unarchive.py); what passes through here is a stream in each direction, of which
 a few megabytes are in memory at a time. An archive is named by what it holds, so one that the store has is not written
@@ -11,8 +11,6 @@ import hashlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-import zstandard
-
 from burnish.errors import SandboxError, UserError
 from burnish.sandbox.base import OnBytes, SnapshotStore
 from burnish.sandbox.process import manifest as manifests
@@ -22,8 +20,6 @@ from burnish.sandbox.process.snapshots import LayerTable, ProcessSnapshot
 from burnish.sandbox.process.wire import Message
 
 _CHUNK_BYTES = 1 << 20
-_SLICE_BYTES = 1 << 10  # of compressed data at a time: it may become 32 thousand times as much
-_LEVEL, _WINDOW_BYTES = 3, 8 << 20
 _INODE_BYTES, _INODES_TO_START = 4096, 1024  # as a sandbox has for its disk limit
 _LEFT_OUT_ON_HOST = "etc"  # every host writes its own below the machine's programs
 
@@ -56,8 +52,8 @@ class Exports:
                 layers = [
                     await self._export_layer(layer, leave_out, store, timeout_s, on_bytes) for layer in snapshot.stack
                 ]
-                name, data = manifests.encode(Manifest(base=snapshot.base.digest or "host", layers=tuple(layers)))
-                if await store.size(manifests.key_of(name)) is None:
+                name, data = manifests.encode(Manifest(snapshot.base.digest or "host", tuple(layers)))
+                if not await store.has(manifests.key_of(name)):
                     await store.write(manifests.key_of(name), _once(data))
                 return name
         except TimeoutError:
@@ -76,18 +72,16 @@ class Exports:
                     size += len(piece)
             self._known[layer] = f"sha256:{sha.hexdigest()}", size
         digest, size = self._known[layer]
-        key = Layer(digest=digest, tar_bytes=size, stored_bytes=0).key
-        stored = await store.size(key)
-        if stored is None:
+        exported = Layer(digest, size)
+        if await store.has(exported.key):
+            on_bytes(size)
+        else:
             async with (
                 contextlib.aclosing(self._packed(layer, leave_out, timeout_s)) as pieces,
-                contextlib.aclosing(_compressed(pieces, digest, on_bytes)) as compressed,
+                contextlib.aclosing(_verified(pieces, exported, on_bytes)) as verified,
             ):
-                await store.write(key, compressed)
-            stored = await store.size(key)
-        else:
-            on_bytes(size)
-        return Layer(digest=digest, tar_bytes=size, stored_bytes=stored or 0)
+                await store.write(exported.key, verified)
+        return exported
 
     async def _packed(self, layer: str, leave_out: str, timeout_s: float) -> AsyncGenerator[bytes, None]:
         """A layer's archive. Raises SandboxError when the job failed, before it ends."""
@@ -104,16 +98,21 @@ class Exports:
             await _end(job)
 
 
-async def _compressed(pieces: AsyncIterator[bytes], digest: str, on_bytes: OnBytes) -> AsyncGenerator[bytes, None]:
-    packer, sha = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compressobj(), hashlib.sha256()
+async def _verified(pieces: AsyncIterator[bytes], layer: Layer, on_bytes: OnBytes) -> AsyncGenerator[bytes, None]:
+    """An archive. Its last piece comes only when all of it is what its name says. Raises UserError."""
+    sha, size, last = hashlib.sha256(), 0, b""
     async for piece in pieces:
+        size += len(piece)
+        if size > layer.num_bytes:
+            break
         await asyncio.to_thread(sha.update, piece)
-        if data := await asyncio.to_thread(packer.compress, piece):
-            yield data
         on_bytes(len(piece))
-    if f"sha256:{sha.hexdigest()}" != digest:
-        raise SandboxError("packing the files: they are not what they were a moment ago")
-    yield packer.flush()
+        if last:
+            yield last
+        last = piece
+    if size != layer.num_bytes or f"sha256:{sha.hexdigest()}" != layer.digest:
+        raise UserError("damaged: not what its name says", where=f"layer {layer.digest}")
+    yield last
 
 
 async def read_manifest(name: str, store: SnapshotStore) -> Manifest:
@@ -145,10 +144,12 @@ async def import_layer(
     job = asyncio.create_task(jobs.run({"kind": "unpack", **request, **size}, reader, what=what, deadline_s=timeout_s))
     try:
         try:
-            async with contextlib.aclosing(_decompressed(layer, store)) as pieces:
-                async for piece in pieces:
+            async with (
+                contextlib.aclosing(store.read(layer.key)) as pieces,
+                contextlib.aclosing(_verified(pieces, layer, on_bytes)) as verified,
+            ):
+                async for piece in verified:
                     await _write(writer, piece)
-                    on_bytes(len(piece))
         except BrokenPipeError:
             await job  # it says why it reads no more
             raise SandboxError(f"{what}: it ended early") from None
@@ -157,49 +158,6 @@ async def import_layer(
         return int(await job)
     finally:
         await _end(job)
-
-
-async def _decompressed(layer: Layer, store: SnapshotStore) -> AsyncGenerator[bytes, None]:
-    """A layer's archive. Its last piece comes only when all of it is what its name says. Raises UserError."""
-    unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
-    sha, num_in, num_out, last = hashlib.sha256(), 0, 0, b""
-    where = f"layer {layer.digest}"
-    async with contextlib.aclosing(store.read(layer.key)) as pieces:
-        async for piece in pieces:
-            num_in += len(piece)
-            at = 0
-            while at < len(piece):
-                try:
-                    data, at = await asyncio.to_thread(_unpack_some, unpacker.decompress, piece, at)
-                except zstandard.ZstdError as error:
-                    raise UserError(f"damaged: {error}", where=where) from error
-                num_out += len(data)
-                if num_out > layer.tar_bytes or num_in > layer.stored_bytes or unpacker.unused_data:
-                    raise UserError("damaged: larger than its snapshot says", where=where)
-                await asyncio.to_thread(sha.update, data)
-                if data:
-                    if last:
-                        yield last
-                    last = data
-    sizes = num_in, num_out
-    if (
-        not unpacker.eof
-        or sizes != (layer.stored_bytes, layer.tar_bytes)
-        or f"sha256:{sha.hexdigest()}" != layer.digest
-    ):
-        raise UserError("damaged: not what its name says", where=where)
-    yield last
-
-
-def _unpack_some(decompress: Callable[[bytes], bytes], data: bytes, at: int) -> tuple[bytes, int]:
-    """About a chunk of what follows from `at` on, and where to go on."""
-    parts, num_bytes = [], 0
-    while at < len(data) and num_bytes < _CHUNK_BYTES:
-        part = decompress(data[at : at + _SLICE_BYTES])
-        parts.append(part)
-        num_bytes += len(part)
-        at += _SLICE_BYTES
-    return b"".join(parts), at
 
 
 async def _once(data: bytes) -> AsyncGenerator[bytes, None]:
