@@ -47,7 +47,9 @@ class _Entry:
         if (magic, version, prefix.strip(b"\0")) != (b"ustar\0", b"00", b"") or _octal(checksum) != sum(plain):
             raise Refused("damaged: not a header of a layer's archive")
         self.kind: bytes = kind
-        self.path = extended.get(b"path", name.rstrip(b"\0"))
+        self.path: bytes = extended.get(b"path", name.rstrip(b"\0"))
+        if kind == archive.DIRECTORY:
+            self.path = self.path.removesuffix(b"/")  # as other tools write it
         self.link = extended.get(b"linkpath", link.rstrip(b"\0"))
         self.mode, self.is_system = _octal(mode) & 0o1777, _octal(uid) == 0
         self.size = _number(extended, b"size", _octal(size))
