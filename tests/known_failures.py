@@ -2,10 +2,6 @@
 
 KNOWN_FAILURES = {
     "the_machine_is_not_described": "/proc is not masked yet (confine.py): /dev/null belongs over these files",
-    "a_program_that_wakes_itself_stands_still_too": (
-        "a live snapshot stops processes by SIGSTOP, which a timer with SIGCONT undoes (supervisor.py)"
-    ),
-    "a_process_that_was_stopped_stays_so": "the same: SIGCONT wakes whoever was stopped before",
 }
 KNOWN_FAILURES_WITHOUT_PRIVILEGES = KNOWN_FAILURES | {
     "memory_that_is_shared_counts": (

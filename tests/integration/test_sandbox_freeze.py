@@ -68,7 +68,7 @@ async def test_a_kill_does_not_wait_for_the_copy(backend: ProcessBackend, monkey
     await asyncio.sleep(0.1)
     snapshot = asyncio.create_task(box.snapshot())
     for _ in range(1000):
-        if backend._jobs:
+        if len(backend._stacks.jobs):
             break
         await asyncio.sleep(0)
     killing = asyncio.create_task(box.kill())

@@ -11,39 +11,44 @@ from burnish.sandbox.process.jobs import Jobs, Refused
 def end_of(jobs: Jobs) -> tuple[str, str, bool]:
     (pid,) = jobs.pids
     _, status = os.waitpid(pid, 0)
-    return jobs.finish(pid, os.waitstatus_to_exitcode(status))
+    told = jobs.finish(pid, os.waitstatus_to_exitcode(status))
+    return told["done"], told["cause"] or told["result"], told["is_refused"]
 
 
-def ended(work: Callable[[], None]) -> tuple[str, str, bool]:
+def ended(work: Callable[[], str]) -> tuple[str, str, bool]:
     jobs = Jobs()
     jobs.start("a", work, [])
     return end_of(jobs)
 
 
-def fail() -> None:
+def fail() -> str:
     raise OSError(28, "no room")
 
 
-def refuse() -> None:
+def refuse() -> str:
     raise Refused("not like this")
 
 
-def crash() -> None:
+def crash() -> str:
     raise KeyError
 
 
+def vanish() -> str:
+    os._exit(7)
+
+
 def test_every_end_has_its_words() -> None:
-    assert ended(lambda: None) == ("a", "", False)
+    assert ended(lambda: "found") == ("a", "found", False)
     assert ended(fail) == ("a", "no room", False)
     assert ended(refuse) == ("a", "not like this", True)
     assert ended(crash) == ("a", "KeyError", False)
-    assert ended(lambda: os._exit(7)) == ("a", "it exited with 7", False)
+    assert ended(vanish) == ("a", "it exited with 7", False)
 
 
 def test_a_cancelled_job_is_killed() -> None:
     reader, writer = os.pipe()
     jobs = Jobs()
-    jobs.start("a", lambda: print(os.read(reader, 1)), [reader, writer])
+    jobs.start("a", lambda: os.read(reader, 1).decode(), [reader, writer])
     jobs.cancel("another one")
     jobs.cancel("a")
     assert end_of(jobs) == ("a", f"it was killed by signal {int(signal.SIGKILL)}", False)
@@ -56,8 +61,9 @@ def test_a_job_has_the_descriptors_that_it_is_for() -> None:
     reader, writer = os.pipe()
     jobs = Jobs()
 
-    def tell() -> None:
+    def tell() -> str:
         os.write(writer, " ".join(entry.name for entry in Path("/proc/self/fd").iterdir()).encode())
+        return ""
 
     jobs.start("a", tell, [writer])
     assert end_of(jobs) == ("a", "", False)

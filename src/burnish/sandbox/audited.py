@@ -18,11 +18,13 @@ from burnish.sandbox.base import (
     ExecResult,
     Language,
     Level,
+    OnBytes,
     OnNetwork,
     SandboxBackend,
     SandboxBox,
     SandboxFileError,
     Snapshot,
+    SnapshotStore,
     code_bytes,
 )
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord
@@ -102,6 +104,30 @@ class AuditedBackend:
             await box.kill()
             raise
         return audited
+
+    async def export_snapshot(
+        self, snapshot: Snapshot, store: SnapshotStore, *, timeout_s: float = 600.0, on_bytes: OnBytes | None = None
+    ) -> str:
+        """See `SandboxBackend.export_snapshot`."""
+        name = await self._backend.export_snapshot(snapshot, store, timeout_s=timeout_s, on_bytes=on_bytes)
+        self._log.record("snapshot.export", trajectory=trajectory.get(), snapshot=snapshot.id, name=name)
+        return name
+
+    async def import_snapshot(
+        self,
+        name: str,
+        store: SnapshotStore,
+        *,
+        disk_bytes: int = Limits().disk_bytes,
+        timeout_s: float = 600.0,
+        on_bytes: OnBytes | None = None,
+    ) -> Snapshot:
+        """See `SandboxBackend.import_snapshot`."""
+        snapshot = await self._backend.import_snapshot(
+            name, store, disk_bytes=disk_bytes, timeout_s=timeout_s, on_bytes=on_bytes
+        )
+        self._log.record("snapshot.import", trajectory=trajectory.get(), snapshot=snapshot.id, name=name)
+        return snapshot
 
     async def capabilities(self) -> frozenset[str]:
         return await self._backend.capabilities()

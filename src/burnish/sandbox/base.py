@@ -10,7 +10,7 @@ What is a result and what is an error:
 Omitted means denied: no network, no host environment, no descriptors. Names follow the E2B SDK; results follow Inspect.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -32,6 +32,7 @@ CAPABILITIES = {
     "python": "has python3",
     "files": "reads and writes files",
     "snapshot": "snapshots, forks, and returns to a snapshot",
+    "snapshot.export": "writes snapshots to an object store, and reads them from one, of this machine or another",
     "limits.wall": "a command that outlives its time is killed with all it started",
     "limits.memory": "the kernel bounds the memory of all processes together",
     "reports.usage": "the result tells CPU time and what a command left behind",
@@ -174,6 +175,30 @@ class Snapshot(Protocol):
     async def __aexit__(self, *exc: object) -> None: ...
 
 
+OnBytes = Callable[[int], None]
+"""Hears how many uncompressed bytes more have been exported or imported."""
+
+
+class SnapshotStore(Protocol):
+    """Where exported snapshots lie: named objects that never change. How they are compressed is its own matter.
+    `burnish.sandbox.objects` has the usual ones.
+
+    Everything raises SandboxError when the store fails.
+    """
+
+    async def has(self, key: str) -> bool:
+        """Whether there is such an object."""
+        ...
+
+    def read(self, key: str) -> AsyncGenerator[bytes, None]:
+        """An object in pieces, of a few megabytes at most. Raises UserError for one that is missing or damaged."""
+        ...
+
+    async def write(self, key: str, pieces: AsyncIterator[bytes]) -> None:
+        """An object from pieces: there as a whole, or not at all when one of them raises."""
+        ...
+
+
 class SandboxBox(Protocol):
     """A live sandbox. Close it with `async with` or `kill()`."""
 
@@ -253,6 +278,36 @@ class SandboxBackend(Protocol):
 
         Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs.
         A creation that is cancelled leaves nothing behind.
+        """
+        ...
+
+    async def export_snapshot(
+        self, snapshot: Snapshot, store: SnapshotStore, *, timeout_s: float = 600.0, on_bytes: OnBytes | None = None
+    ) -> str:
+        """Writes a snapshot to a store; the name to import it by, a digest of all it holds ("sha256:...").
+
+        What the store has already is not written again. Sockets, access control lists, set-user-id and set-group-id are
+        left out. Nothing that was begun is visible in the store when it fails.
+
+        Raises UserError where the backend does not declare "snapshot.export" and for a snapshot that was released,
+        SandboxError when the store fails, the files cannot be packed, or the time is over.
+        """
+        ...
+
+    async def import_snapshot(
+        self,
+        name: str,
+        store: SnapshotStore,
+        *,
+        disk_bytes: int = Limits().disk_bytes,
+        timeout_s: float = 600.0,
+        on_bytes: OnBytes | None = None,
+    ) -> Snapshot:
+        """A snapshot of this backend with the files of one that was exported. It is trusted with nothing: what comes
+        from the store is compared with its digests, and is never more than `disk_bytes`, as the files of one sandbox.
+
+        Raises UserError for what is not there, damaged, hostile, too large or made from an image that this machine does
+        not have, SandboxError as `export_snapshot` does. Nothing is left of an import that failed.
         """
         ...
 

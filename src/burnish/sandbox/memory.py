@@ -26,6 +26,7 @@ from burnish.sandbox.base import (
     code_bytes,
 )
 from burnish.sandbox.network import NetworkPolicy
+from burnish.sandbox.unexported import NoExport
 from burnish.types import Limits
 
 HOME = "/home/agent"
@@ -322,7 +323,7 @@ def _parents(path: str) -> list[str]:
     return ["/" + "/".join(parts[: length + 1]) for length in range(len(parts))]
 
 
-class MemoryBackend:
+class MemoryBackend(NoExport):
     """Makes `MemorySandbox`es; see `SandboxBackend`.
 
     Example: MemoryBackend(commands={"python3": lambda call: MemoryReply(stdout=b"42\\n")})

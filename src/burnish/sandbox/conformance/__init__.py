@@ -9,6 +9,7 @@ the capabilities it needs; one that the backend does not declare is skipped, and
 from burnish.sandbox.conformance import (
     checks_code,
     checks_commands,
+    checks_export,
     checks_files,
     checks_hostile,
     checks_isolation,
@@ -25,26 +26,12 @@ from burnish.sandbox.conformance import (
 from burnish.sandbox.conformance.suite import BackendFactory, Check, CheckFailed, CheckResult, run_check
 from burnish.sandbox.conformance.suite import run_conformance as _run
 
-CHECKS: tuple[Check, ...] = tuple(
-    check
-    for module in (
-        checks_commands,
-        checks_code,
-        checks_limits,
-        checks_files,
-        checks_paths,
-        checks_snapshots,
-        checks_trees,
-        checks_isolation,
-        checks_walls,
-        checks_siblings,
-        checks_network,
-        checks_hostile,
-        checks_together,
-        checks_languages,
-    )
-    for check in module.CHECKS
-)
+_MODULES = (
+    checks_commands, checks_code, checks_limits, checks_files, checks_paths, checks_snapshots, checks_export,
+    checks_trees, checks_isolation, checks_walls, checks_siblings, checks_network, checks_hostile, checks_together,
+    checks_languages,
+)  # fmt: skip
+CHECKS: tuple[Check, ...] = tuple(check for module in _MODULES for check in module.CHECKS)
 """All checks in the order in which they run."""
 
 __all__ = ["CHECKS", "Check", "CheckFailed", "CheckResult", "run_check", "run_conformance"]

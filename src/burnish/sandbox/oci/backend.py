@@ -27,6 +27,7 @@ from burnish.sandbox.process.channel import Channel
 from burnish.sandbox.process.environment import base_environment, interpreter_prefixes
 from burnish.sandbox.process.template import HOME
 from burnish.sandbox.process.wire import Message
+from burnish.sandbox.unexported import NoExport
 from burnish.types import Limits
 
 CREATE_S = 60.0  # gVisor takes a third of a second on an idle machine
@@ -51,7 +52,7 @@ _ALWAYS = frozenset(
 )  # fmt: skip
 
 
-class OciBackend:
+class OciBackend(NoExport):
     """Sandboxes made by an OCI runtime: gVisor's `runsc`, or another by name or path. See `SandboxBackend`.
 
     Belongs to the event loop of its first use. Needs root and a Python that the container can see.

@@ -12,34 +12,31 @@ from collections.abc import Mapping, Sequence
 from burnish.errors import SandboxError
 from burnish.observe.emit import emit
 from burnish.sandbox import images
-from burnish.sandbox.base import HOST_IMAGE, Level, OnNetwork, Snapshot
+from burnish.sandbox.base import HOST_IMAGE, Level, OnBytes, OnNetwork, Snapshot, SnapshotStore
 from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.network import NetworkPolicy
-from burnish.sandbox.process import overlay
 from burnish.sandbox.process.box import ProcessBox, require_held
 from burnish.sandbox.process.environment import base_environment
 from burnish.sandbox.process.generation import Generation, describe_status
-from burnish.sandbox.process.jobtable import JobTable
 from burnish.sandbox.process.launch import GONE_S, HostProcess
 from burnish.sandbox.process.proxied import ENVIRONMENT, BoxNetwork
-from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot
+from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot, require_mountable
+from burnish.sandbox.process.stacks import LEAST_DISK_BYTES, Stacks
 from burnish.sandbox.process.wire import Message
 from burnish.types import Limits
 
 CREATE_S = 20.0
-COPY_S = 120.0  # of the files of a sandbox that goes on running
 _MAX_SPARES, _DEMAND_S = 8, 2.0
 _REFILL_AFTER_S = 0.004  # the first command of who was just served comes first
 _MAX_DEATHS, _DEATHS_WITHIN_S = 3, 60.0  # of hosts; one more is no accident
 _ALWAYS = frozenset(
     {
-        "shell", "python", "files", "snapshot", "isolation", "network_none", "confinement",
+        "shell", "python", "files", "snapshot", "snapshot.export", "isolation", "network_none", "confinement",
         "network_allowlist", "images",
         "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files", "reports.memory",
         "reports.usage",
     }
 )  # fmt: skip
-_LEAST_DISK_BYTES = 64 << 10  # a sandbox whose layers have used up its disk limit still has its directories
 _WITH_CONTROLLER = {"memory": ("limits.memory",), "pids": ("reports.pids",)}
 
 
@@ -64,9 +61,7 @@ class ProcessBackend:
         self._bases = {HOST_IMAGE: Base()}
         self._holds = contextlib.ExitStack()  # of images that sandboxes were made from
         self._networks: set[BoxNetwork] = set()
-        self._jobs = JobTable(self._post)
-        self._layers = LayerTable(self._drop_layer)
-        self._family_of: dict[str, str] = {}  # layer -> family
+        self._stacks = Stacks(self._post)
         self._numbers = itertools.count()
         self._environment = base_environment()
 
@@ -111,7 +106,7 @@ class ProcessBackend:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
         await self._started()
         if snapshot is not None:
-            require_held(snapshot, self._layers)
+            require_held(snapshot, self._stacks.table)
         assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
         base = snapshot.base if snapshot else self._base_of(image)
         is_plain = snapshot is None and network is None and not base.root  # those can be made ahead
@@ -132,6 +127,30 @@ class ProcessBackend:
         self._boxes[box.id] = box
         emit("sandbox.create", id=box.id)
         return box
+
+    async def export_snapshot(
+        self, snapshot: Snapshot, store: SnapshotStore, *, timeout_s: float = 600.0, on_bytes: OnBytes | None = None
+    ) -> str:
+        """See `SandboxBackend.export_snapshot`."""
+        require_held(snapshot, self._stacks.table)
+        assert isinstance(snapshot, ProcessSnapshot)
+        return await self._stacks.export_snapshot(snapshot, store, timeout_s=timeout_s, on_bytes=on_bytes)
+
+    async def import_snapshot(
+        self,
+        name: str,
+        store: SnapshotStore,
+        *,
+        disk_bytes: int = Limits().disk_bytes,
+        timeout_s: float = 600.0,
+        on_bytes: OnBytes | None = None,
+    ) -> ProcessSnapshot:
+        """See `SandboxBackend.import_snapshot`."""
+        await self._started()
+        assert self._host is not None
+        return await self._stacks.import_snapshot(
+            name, store, self._host, self._base_of, disk_bytes=disk_bytes, timeout_s=timeout_s, on_bytes=on_bytes
+        )
 
     def _new_box(
         self,
@@ -184,7 +203,7 @@ class ProcessBackend:
             serve=serve,
         )
         self._lives[name] = generation, box
-        self._layers.hold(stack)
+        self._stacks.table.hold(stack)
         request = {
             "op": "create",
             "box": name,
@@ -193,7 +212,7 @@ class ProcessBackend:
             "image": box.base.root,
             "memory_bytes": box.limits.memory_bytes,
             "num_pids": box.limits.num_pids,
-            "disk_bytes": max(_LEAST_DISK_BYTES, box.limits.disk_bytes - self._layers.used_bytes(stack)),
+            "disk_bytes": max(LEAST_DISK_BYTES, box.limits.disk_bytes - self._stacks.table.used_bytes(stack)),
             "proxied": box.network is not None,
         }
         self._host.post(request, [theirs.detach()])
@@ -217,36 +236,25 @@ class ProcessBackend:
     async def take_layer(self, box: ProcessBox, *, live: bool) -> tuple[str, ...]:
         """See `Lives.take_layer`."""
         assert self._host is not None
-        generation, family, layer = box.generation, box.family, str(next(self._numbers))
-        try:
-            overlay.options((*generation.stack, layer), box.base.root, rootless=self._host.is_rootless)
-        except overlay.TooManyLayersError as error:
-            raise SandboxError(f"snapshot: {error}") from None
-        await self.until_ready(generation)  # it is over since long, but for one that was just restored
-        upper = os.dup(generation.upper)
-        self._family_of[layer] = family
-        if live:
-            await self._copy_layer(generation, layer, family, upper)
-        else:
-            self._layers.weigh(layer, used_bytes(upper))
-            self._post({"op": "keep", "layer": layer, "family": family}, [upper])
-        return (*generation.stack, layer)
+        require_mountable(box.generation.stack, 1, box.base, rootless=self._host.is_rootless, what="snapshot")
+        await self.until_ready(box.generation)  # it is over since long, but for one that was just restored
+        return await self._stacks.take(box.generation, box.family, live=live)
 
     @property
     def layers(self) -> LayerTable:
         """See `Lives.layers`."""
-        return self._layers
+        return self._stacks.table
 
     def snapshot_of(self, box: ProcessBox, stack: tuple[str, ...], *, was_live: bool) -> ProcessSnapshot:
         """See `Lives.snapshot_of`."""
-        return ProcessSnapshot(stack, box.family, box.base, self._layers, was_live=was_live)
+        return ProcessSnapshot(stack, box.family, box.base, self._stacks.table, was_live=was_live)
 
     def _base_of(self, image: str) -> Base:
         """What an image's name stands for; the image is held from now on. Raises UserError when there is none."""
         if image not in self._bases:
             held = self._holds.enter_context(images.ImageStore().hold(image))
             root = held.rootfs.relative_to(default_store_dir())
-            self._bases[image] = Base(root=str(root), envs=dict(held.env))
+            self._bases[image] = Base(root=str(root), digest=held.digest, envs=dict(held.env))
         return self._bases[image]
 
     async def kill(self, box: ProcessBox) -> None:
@@ -268,30 +276,6 @@ class ProcessBackend:
         if box.network is not None:
             self._networks.discard(box.network)
             await box.network.close()
-
-    async def _copy_layer(self, generation: Generation, layer: str, family: str, upper: int) -> None:
-        """Stops the processes inside, copies, and lets them go on."""
-        began = done = False
-        try:
-            await generation.freeze(deadline_s=GONE_S)
-            size, began = used_bytes(upper), True
-            request = {"kind": "copy", "layer": layer, "family": family}
-            await self._jobs.run(request, upper, what="copying the files", deadline_s=COPY_S)
-            done = True
-        finally:
-            if not began:  # the host has not heard of it
-                os.close(upper)
-                self._family_of.pop(layer, None)
-            elif not done:
-                self._drop_layer(layer)
-            with contextlib.suppress(SandboxError, TimeoutError):  # a death is met by the next call
-                await generation.thaw(deadline_s=GONE_S)
-        self._layers.weigh(layer, size)
-
-    def _drop_layer(self, layer: str) -> None:
-        family = self._family_of.pop(layer, None)
-        if family is not None:  # else it was lost with its host
-            self._post({"op": "drop", "layer": layer, "family": family})
 
     def _post(self, message: Message, fds: Sequence[int] = ()) -> None:
         assert self._host is not None
@@ -340,16 +324,14 @@ class ProcessBackend:
         elif "refused" in message:
             self._forget(message["refused"], f"create: {message['cause']}")
         else:
-            self._jobs.finish(message)
+            self._stacks.jobs.finish(message)
 
     def _on_death(self, host: HostProcess, death: SandboxError) -> None:
         self._deaths.append(time.monotonic())
         self._spares.clear()
         for name in tuple(self._lives):
             self._forget(name, death.cause)
-        self._jobs.give_up(death.cause)
-        self._layers.forget()
-        self._family_of.clear()
+        self._stacks.forget(death.cause)
 
     def _forget(self, name: str, cause: str) -> None:
         """The host says that a life is gone; a sandbox whose life should have gone on is dead with it."""
@@ -357,16 +339,10 @@ class ProcessBackend:
         cause = generation.bury(cause, evidence=self._host.log_tail() if self._host else "")
         if not generation.gone.done():
             generation.gone.set_result(None)
-        self._layers.release(generation.stack)
+        self._stacks.table.release(generation.stack)
         if box.generation is generation:
             self._end_box(box, cause)
 
     def _end_box(self, box: ProcessBox, cause: str) -> None:
         if self._boxes.pop(box.id, None) is not None:
             emit("sandbox.kill", id=box.id, cause=cause)
-
-
-def used_bytes(tree: int) -> int:
-    """What the files of a file system take."""
-    space = os.fstatvfs(tree)
-    return (space.f_blocks - space.f_bfree) * space.f_frsize

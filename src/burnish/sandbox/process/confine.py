@@ -150,10 +150,7 @@ def _furnish(plan: Plan) -> None:
         os.chmod("/upper/root", 0o1777)
         os.chown("/upper/root/home/agent", plan.uid, plan.uid)
     if not plan.rootless and not plan.image:
-        os.mkdir("/upper/root/etc")
-        for name, content in template.accounts(plan.uid).items():
-            with open(f"/upper/root/etc/{name}", "wb") as file:
-                file.write(content)
+        template.write_accounts("/upper/root/etc", plan.uid)
 
 
 def _require_directory(path: str) -> None:

@@ -146,14 +146,19 @@ class Generation:
             raise SandboxError(f"sandbox {self.name}: {answer['no']}")
 
     async def thaw(self, *, deadline_s: float) -> None:
-        """Lets them go on, with the time that they had left."""
+        """Lets them go on, with the time that they had left.
+
+        Raises SandboxError when they did not stand still meanwhile, and what `call` raises.
+        """
         try:
-            await self.call({"op": "thaw"}, deadline_s=deadline_s)
+            answer, _ = await self.call({"op": "thaw"}, deadline_s=deadline_s)
         finally:
             for call, left_s in self._frozen:
                 if not call.answer.done():
                     call.start_clock(left_s)
             self._frozen = []
+        if "no" in answer:
+            raise SandboxError(f"sandbox {self.name}: {answer['no']}")
 
     def _on_message(self, message: Message, fds: list[int]) -> None:
         if "ready" in message:

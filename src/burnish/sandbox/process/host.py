@@ -15,7 +15,7 @@ Requests:
     {"op": "cancel", "job"}
     {"op": "drop", "layer"}
 
-Events: {"hello": {...}} once, {"refused": box, "cause"}, {"gone": box, "status"}, {"done": job, "cause", "is_refused"}.
+Events: {"hello": {...}} once, {"refused": box, "cause"}, {"gone": box, "status"}, {"done": job, ...}.
 A created sandbox answers on its own socket: {"ready": uid} + its listening socket if it is to be proxied + a descriptor
 of the file system with its files, or {"failed": cause}. Sandboxes and layers of one family (forks and snapshots of each
 other) share a uid, so that they own each other's files; no two families do.
@@ -291,7 +291,7 @@ class Host:
                 return
             code = os.waitstatus_to_exitcode(status)
             if pid in self._jobs.pids:
-                self._tell_done(*self._jobs.finish(pid, code))
+                self._tell_done(self._jobs.finish(pid, code))
                 continue
             if pid in self._boxes:
                 box = self._boxes.pop(pid)
@@ -307,13 +307,15 @@ class Host:
 
     def _start_job(self, message: Message, descriptor: int) -> None:
         try:
-            self._jobs.start(message["job"], work.prepare(self._layers, message, descriptor), [descriptor])
+            job = work.prepare(self._layers, message, descriptor, rootless=self._rootless)
+            self._jobs.start(message["job"], job, [descriptor])
         except OSError as error:
-            self._tell_done(message["job"], str(error.strerror), is_refused=False)
+            failed = {"done": message["job"], "cause": str(error.strerror), "is_refused": False, "result": ""}
+            self._tell_done(failed)
 
-    def _tell_done(self, job: str, cause: str, is_refused: bool) -> None:
+    def _tell_done(self, message: Message) -> None:
         with contextlib.suppress(EOFError):  # the owner is gone; the loop ends by that
-            wire.send(self._owner, {"done": job, "cause": cause, "is_refused": is_refused})
+            wire.send(self._owner, message)
 
     def _remove_groups(self) -> None:
         """The owner hears that a sandbox is gone when its folders are gone too."""

@@ -2,7 +2,7 @@
 
 A job has the host's mounts and rights, and of its descriptors only those it is for: above all not the lifeline, or a
 job that outlived the host would keep the sandboxes alive. The kernel kills it when the host ends. It says in a file in
-memory what went wrong; a job that said nothing and did not exit with 0 was killed.
+memory what it found or what went wrong; a job that said nothing and did not exit with 0 was killed.
 """
 
 import os
@@ -11,8 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 
 from burnish.sandbox.process import syscalls
+from burnish.sandbox.process.wire import Message
 
 _REPORT_BYTES = 2000
+_REFUSED = 2  # the exit code of a job that did
 
 
 class Refused(Exception):  # noqa: N818
@@ -29,7 +31,7 @@ class Jobs:
     def pids(self) -> "tuple[int, ...]":
         return tuple(self._running)
 
-    def start(self, job: str, work: Callable[[], None], keep: Sequence[int]) -> None:
+    def start(self, job: str, work: Callable[[], str], keep: Sequence[int]) -> None:
         """Forks a child that does the work with the descriptors of `keep` and exits. Raises OSError."""
         parent = os.getpid()
         report = os.memfd_create("job", os.MFD_CLOEXEC)
@@ -53,27 +55,28 @@ class Jobs:
         for _, report in self._running.values():
             os.close(report)
 
-    def finish(self, pid: int, code: int) -> "tuple[str, str, bool]":
-        """Of a child that has ended: its job, what went wrong or "", and whether it refused what it was given."""
+    def finish(self, pid: int, code: int) -> Message:
+        """Of a child that has ended: what its owner is told."""
         job, report = self._running.pop(pid)
         text = os.pread(report, _REPORT_BYTES, 0).decode(errors="replace")
         os.close(report)
-        if code == 0:
-            return job, "", False
-        return job, text or (f"it was killed by signal {-code}" if code < 0 else f"it exited with {code}"), code == 2
+        cause = text or (f"it was killed by signal {-code}" if code < 0 else f"it exited with {code}")
+        return {
+            "done": job, "cause": cause if code else "", "is_refused": code == _REFUSED, "result": "" if code else text,
+        }  # fmt: skip
 
 
-def _live(work: Callable[[], None], keep: Sequence[int], report: int, parent: int) -> None:
+def _live(work: Callable[[], str], keep: Sequence[int], report: int, parent: int) -> None:
     """The child, to its end."""
     code = 1
     try:
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == parent:  # else the host died before the signal was armed
             _close_all_but(keep)
-            work()
+            os.write(report, work().encode())
             code = 0
     except Refused as refusal:
-        code = 2
+        code = _REFUSED
         os.write(report, str(refusal).encode(errors="replace"))
     except OSError as error:
         os.write(report, (error.strerror or str(error)).encode(errors="replace"))

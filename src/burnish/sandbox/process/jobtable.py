@@ -19,8 +19,8 @@ class JobTable:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def run(self, request: Message, descriptor: int, *, what: str, deadline_s: float) -> None:
-        """One job, to its end. Takes over the descriptor. One that is late, or that nobody waits for, is killed.
+    async def run(self, request: Message, descriptor: int, *, what: str, deadline_s: float) -> str:
+        """One job, to its end; what it found. Takes over the descriptor. It is killed when late or unwanted.
 
         Raises SandboxError when it fails, UserError when it refuses what it was given.
         """
@@ -42,6 +42,7 @@ class JobTable:
             raise UserError(answer["cause"], where=what)
         if answer["cause"]:
             raise SandboxError(f"{what}: {answer['cause']}")
+        return str(answer["result"])
 
     def finish(self, message: Message) -> None:
         """The host says that one has ended."""
@@ -53,4 +54,4 @@ class JobTable:
         """The host is gone, and all jobs with it."""
         for done in self._waiting.values():
             if not done.done():
-                done.set_result({"cause": cause, "is_refused": False})
+                done.set_result({"cause": cause, "is_refused": False, "result": ""})

@@ -1,9 +1,9 @@
 """Which limit did a command hit? Asked by the supervisor after every command, from counters it holds open."""
 
 import os
-from collections.abc import Iterator
 
 from burnish.sandbox.process.cgroups import Cgroups, Limit
+from burnish.sandbox.process.processes import read_all
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NEVER, _NORMAL, _FIRST = b"-1000", b"0", b"1000"
@@ -123,26 +123,11 @@ def private_bytes(proc: int) -> int:
     `proc` is a descriptor of /proc.
     """
     num_pages = 0
-    for pid, statm in read_all_processes(proc, "statm"):
+    for pid, statm in read_all(proc, "statm"):
         if pid != 1:
             _, resident, shared, *_ = statm.split()
             num_pages += int(resident) - int(shared)
     return num_pages * _PAGE_BYTES
-
-
-def read_all_processes(proc: int, file: str) -> "Iterator[tuple[int, bytes]]":
-    """The pid and such a file of every process of the pid namespace; those that end meanwhile are left out."""
-    for name in os.listdir(proc):
-        if name.isdigit():
-            try:
-                descriptor = os.open(f"{name}/{file}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            with open(descriptor, "rb") as content:
-                try:
-                    yield int(name), content.read()
-                except ProcessLookupError:
-                    continue
 
 
 def knows_peak(groups: Cgroups) -> bool:

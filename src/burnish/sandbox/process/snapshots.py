@@ -4,16 +4,32 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from burnish.errors import SandboxError
+from burnish.sandbox.process import overlay
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Base:
-    """What lies below all layers. `root` empty: this machine's programs; else an image's root, below the store.
+    """What lies below all layers. `root` empty: this machine's programs; else an image's root, below the store, and the
+    image's digest.
 
-    Example: Base(root="images/6f1c.../rootfs", envs={"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    Example: Base(root="images/6f1c.../rootfs", digest="sha256:6f1c...", envs={"PATH": "/usr/local/bin:/usr/bin:/bin"})
     """
 
     root: str = ""
+    digest: str = ""
     envs: Mapping[str, str] = field(default_factory=dict)
+
+
+_LONGEST_NAME = "9999999"  # of a layer to come
+
+
+def require_mountable(stack: tuple[str, ...], num_more: int, base: Base, *, rootless: bool, what: str) -> None:
+    """Raises SandboxError when no sandbox could be mounted over a stack with so many layers more."""
+    try:
+        overlay.options((*stack, *[_LONGEST_NAME] * num_more), base.root, rootless=rootless)
+    except overlay.TooManyLayersError as error:
+        raise SandboxError(f"{what}: {error}") from None
 
 
 class LayerTable:
@@ -49,6 +65,10 @@ class LayerTable:
     def weigh(self, layer: str, used_bytes: int) -> None:
         """Notes what a new layer's files take."""
         self._used_bytes[layer] = used_bytes
+
+    def unweigh(self, layer: str) -> None:
+        """Of one that nobody will use."""
+        self._used_bytes.pop(layer, None)
 
     def used_bytes(self, stack: Sequence[str]) -> int:
         """What the files of all layers of a stack take, those included that upper ones hide."""

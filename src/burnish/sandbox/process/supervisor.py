@@ -28,7 +28,9 @@ from collections.abc import Callable, Sequence
 
 from burnish.sandbox.process import boxfiles, syscalls, wire
 from burnish.sandbox.process.interpreters import Interpreters
-from burnish.sandbox.process.limits import Meter, private_bytes, read_all_processes
+from burnish.sandbox.process.limits import Meter, private_bytes
+from burnish.sandbox.process.processes import parents_of_all
+from burnish.sandbox.process.standstill import INSIST_MS, Standstill
 from burnish.sandbox.process.wire import Message
 
 EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE = 127, 126  # as shells say it
@@ -36,7 +38,6 @@ EXIT_NOT_FOUND, EXIT_NOT_RUNNABLE = 127, 126  # as shells say it
 _SIGNALS_TO_DEFAULT = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT]
 _MAX_SWEEPS = 50
 _SAMPLE_MEMORY_MS = 20.0
-_STOPPING_S, _STOPPING_POLL_S = 1.0, 0.001
 
 
 class Command:
@@ -57,7 +58,7 @@ class Supervisor:
         """`lifeline` ends with the host, `deaths` is readable when a child has ended (`syscalls.listen_for`)."""
         self._owner, self._lifeline, self._deaths, self._meter = owner, lifeline, deaths, meter
         self._running: dict[int, Command] = {}  # by pid
-        self._frozen_since: float | None = None
+        self._standstill: Standstill | None = None
         self._null = self._proc = self._proc_device = -1
         self._interpreters: Interpreters | None = None  # from the first "code" on
 
@@ -86,8 +87,8 @@ class Supervisor:
 
     def _milliseconds_to_deadline(self) -> "float | None":
         deadlines = [command.deadline for command in self._running.values() if not command.timed_out]
-        if self._frozen_since is not None:
-            return None
+        if self._standstill is not None:
+            return INSIST_MS
         if not deadlines:
             return None if self._running or self._interpreters is None else self._interpreters.patience_ms
         left = max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1)
@@ -193,22 +194,22 @@ class Supervisor:
             self._meter.protect()
 
     def _freeze(self, request: int) -> None:
-        self._frozen_since = time.monotonic()
-        answer: Message = {"id": request}
-        if not _stop_everything(self._proc):
-            answer["no"] = f"its processes did not stop within {_STOPPING_S:g} s"
-        wire.send(self._owner, answer)
+        self._standstill = Standstill(self._proc)
+        stands = self._standstill.begin()
+        wire.send(self._owner, {"id": request} if stands else {"id": request, "no": "its processes did not stop"})
 
     def _thaw(self, request: int) -> None:
         """The time that commands stood still is not theirs."""
-        _signal_everything(signal.SIGCONT)
-        if self._frozen_since is not None:
-            frozen_s = time.monotonic() - self._frozen_since
+        answer: Message = {"id": request}
+        if self._standstill is not None:
+            if not self._standstill.end():
+                answer["no"] = "its processes did not stand still"
+            stood_s = time.monotonic() - self._standstill.since
             for command in self._running.values():
-                command.started += frozen_s
-                command.deadline += frozen_s
-            self._frozen_since = None
-        wire.send(self._owner, {"id": request})
+                command.started += stood_s
+                command.deadline += stood_s
+            self._standstill = None
+        wire.send(self._owner, answer)
 
     def rehearse(self, request: Message, streams: "Sequence[int]") -> None:
         """All that a command's run does here, with one that cannot be started, before there is a sandbox."""
@@ -236,7 +237,8 @@ class Supervisor:
                 self._kill(command)
 
     def _end_overdue(self) -> None:
-        if self._frozen_since is not None:
+        if self._standstill is not None:
+            self._standstill.insist()
             return
         now = time.monotonic()
         for command in self._running.values():
@@ -324,7 +326,7 @@ class Supervisor:
         """
         killed: set[int] = set()
         for _ in range(_MAX_SWEEPS):
-            parents = _parents_by_pid(self._proc)
+            parents = parents_of_all(self._proc)
             strays = [pid for pid in parents if pid != 1 and not _descends(pid, keep, parents)]
             if not strays:
                 break
@@ -333,41 +335,6 @@ class Supervisor:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         return len(killed)
-
-
-def _signal_everything(number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # nobody is there
-        os.kill(-1, number)
-
-
-def _stop_everything(proc: int) -> bool:
-    """Whether, within a moment, no process of the sandbox runs or could wake up.
-
-    One that is about to stop may wake another with its last instruction, so they are told again until all stand still.
-    One in the state "D" counts as stopped: it waits for a child that shares its memory and was stopped before exec.
-    """
-    deadline = time.monotonic() + _STOPPING_S
-    while True:
-        _signal_everything(signal.SIGSTOP)
-        if not any(state in b"RS" for pid, (state, _) in _stat_by_pid(proc).items() if pid != 1):
-            return True
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_STOPPING_POLL_S)
-
-
-def _parents_by_pid(proc: int) -> "dict[int, int]":
-    """Live processes of the sandbox; the dead that wait to be reaped are left out."""
-    return {pid: parent for pid, (state, parent) in _stat_by_pid(proc).items() if state not in (b"Z", b"X")}
-
-
-def _stat_by_pid(proc: int) -> "dict[int, tuple[bytes, int]]":
-    """State and parent of every process. `proc` is a descriptor of /proc."""
-    found = {}
-    for pid, stat in read_all_processes(proc, "stat"):
-        state, parent = stat.rpartition(b")")[2].split()[:2]
-        found[pid] = state, int(parent)
-    return found
 
 
 def _descends(pid: int, ancestors: "set[int]", parents: "dict[int, int]") -> bool:

@@ -44,6 +44,14 @@ def accounts(uid: int) -> "dict[str, bytes]":
     return {"passwd": "\n".join([*users, ""]).encode(), "group": "\n".join([*groups, ""]).encode()}
 
 
+def write_accounts(etc: str, uid: int) -> None:
+    """Makes the directory `etc` with the accounts of a sandbox."""
+    os.mkdir(etc)
+    for name, content in accounts(uid).items():
+        with open(f"{etc}/{name}", "wb") as file:
+            file.write(content)
+
+
 def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> "list[str]":
     """Builds the template and enters it. The caller is in a mount namespace of its own with all capabilities there.
 

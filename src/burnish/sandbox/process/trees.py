@@ -25,8 +25,9 @@ class _Level:
         self.names = sorted(os.listdir(folder), key=os.fsencode, reverse=True)  # those still to come, last first
 
 
-def walk(root: int) -> Iterator[Step]:
-    """Everything below the directory `root`, and it itself (its name is ""), in the order of names.
+def walk(root: int, *, leave_out: str = "") -> Iterator[Step]:
+    """Everything below the directory `root`, and it itself (its name is ""), in the order of names. One name at the
+    top can be left out.
 
     Yields (ENTER, descriptor, name, status) and (LEAVE, ...) with the directory's own descriptor, and (LEAF, ...) with
     that of the directory that holds it; they are good until the next step. Raises OSError.
@@ -45,6 +46,8 @@ def walk(root: int) -> Iterator[Step]:
                 here = _replace(here, _above(here, levels[-1].status))
                 continue
             name = level.names.pop()
+            if name == leave_out and len(levels) == 1:
+                continue
             status = os.stat(name, dir_fd=here, follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
                 here = _replace(here, os.open(name, FOLDER, dir_fd=here))
