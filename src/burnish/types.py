@@ -37,6 +37,8 @@ class Limits:
     num_pids: int = 64
     output_bytes: int = 64 << 10  # per stream; head and tail are kept
     disk_bytes: int = 64 << 20
+    num_cpus: float | None = None  # of the machine's processors, all processes together; None is no bound
+    cpu_s: float | None = None  # CPU time of a command and all it starts; None is no bound
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

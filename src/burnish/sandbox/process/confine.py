@@ -37,6 +37,8 @@ class Plan:
         stack: "list[str]",
         image: str,
         binds: "list[str]",
+        masked: "list[str]",
+        shown: "dict[str, str]",
         program: bytes,
     ) -> None:
         self.uid = uid  # inside: INSIDE_UID when rootless, else a uid of the machine that nobody has
@@ -45,6 +47,8 @@ class Plan:
         self.stack = stack  # names of layers, lowest first
         self.image = image  # a root directory below /images; empty for the machine's own programs
         self.binds = binds
+        self.masked = masked  # files in /proc that seem empty
+        self.shown = shown  # file in /proc -> what stands in its place, in /shown
         self.program = program
 
 
@@ -128,8 +132,12 @@ def _build_root(plan: Plan) -> int:
         _require_directory(f"/box/{name}")
         syscalls.bind(f"/system/{name}", f"/box/{name}")
     _require_directory("/box/proc")
-    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC | syscalls.MS_RDONLY
     syscalls.mount("proc", "/box/proc", "proc", flags, "hidepid=2")
+    for name in plan.masked:
+        syscalls.mount("/system/dev/null", f"/box/proc/{name}", flags=syscalls.MS_BIND)
+    for name, source in plan.shown.items():
+        syscalls.mount(f"/shown/{source}", f"/box/proc/{name}", flags=syscalls.MS_BIND)
     return upper
 
 

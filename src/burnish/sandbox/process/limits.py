@@ -3,6 +3,7 @@
 import os
 
 from burnish.sandbox.process.cgroups import Limit
+from burnish.sandbox.process.cpu import CpuTime, GroupClock, SampledClock
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NEVER, _NORMAL, _FIRST = b"-1000", b"0", b"1000"
@@ -72,6 +73,7 @@ class Meter:
         self,
         counters: "dict[str, Counter]",
         peak: "Peak | None",
+        clock: "GroupClock | SampledClock | None",
         oom_score: int,
         *,
         may_be_exempt: bool,
@@ -82,6 +84,8 @@ class Meter:
         self.counters = counters
         self.oom_killed = False  # since `begin`, as of the last `limit_hit`
         self._peak = peak
+        self.clock = clock
+        self.cpu = CpuTime(clock, None)  # until the limit is known
         self.samples_memory = samples_memory
         self.memory_bytes = 0  # set before the first command
         self._oom_score = oom_score
