@@ -8,8 +8,10 @@ the capabilities it needs; one that the backend does not declare is skipped, and
 
 from burnish.sandbox.conformance import (
     checks_commands,
+    checks_cpu,
     checks_files,
     checks_isolation,
+    checks_kernel,
     checks_limits,
     checks_network,
     checks_snapshots,
@@ -19,7 +21,16 @@ from burnish.sandbox.conformance.suite import run_conformance as _run
 
 CHECKS: tuple[Check, ...] = tuple(
     check
-    for module in (checks_commands, checks_limits, checks_files, checks_snapshots, checks_isolation, checks_network)
+    for module in (
+        checks_commands,
+        checks_limits,
+        checks_cpu,
+        checks_files,
+        checks_snapshots,
+        checks_isolation,
+        checks_kernel,
+        checks_network,
+    )
     for check in module.CHECKS
 )
 """All checks in the order in which they run."""

@@ -171,15 +171,15 @@ async def system_directories_are_read_only(bench: Bench) -> None:
 
 @check("shell", "isolation")
 async def kernel_settings_are_closed(bench: Bench) -> None:
-    """/proc/sys, sysrq, core_pattern, cgroups and binfmt_misc take no write, and kernel memory is not there."""
+    """/proc/sys, sysrq, core_pattern, cgroups and binfmt_misc open for no write, and kernel memory is not there."""
     for path in (
         "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/proc/sys/vm/drop_caches",
         "/sys/fs/cgroup/release_agent", "/sys/kernel/uevent_helper", "/proc/sys/fs/binfmt_misc/register",
     ):  # fmt: skip
-        result = await bench.sh(f"echo x > {path}")
-        expect(not result.ok, f"{path} was written")
-    result = await bench.sh("head -c1 /proc/kcore /proc/kmsg /dev/mem /dev/kmsg /dev/sda /dev/vda")
-    expect(result.stdout.replace(b"==>", b"").strip() == b"", tail(result))
+        result = await bench.sh(f"true >> {path}")  # nothing is written: on a backend that lets it, the machine is real
+        expect(not result.ok, f"{path} was opened for writing")
+    result = await bench.sh("head -qc1 /proc/kcore /proc/kmsg /dev/mem /dev/kmsg /dev/sda /dev/vda")
+    expect(result.stdout == b"", tail(result))
 
 
 @check("shell", "isolation")
