@@ -110,7 +110,10 @@ def config(spec: "dict[str, Any]", binds: "list[str]", etc: str) -> "dict[str, A
             *(_mount(path, "bind", path, "rbind", "ro", "nosuid", "nodev") for path in binds),
             _mount("/etc", "bind", etc, "rbind", "ro", "nosuid", "nodev"),
         ],
-        "linux": {"namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "uts")]},
+        "linux": {
+            "namespaces": [{"type": name} for name in ("pid", "mount", "ipc", "uts")],
+            "maskedPaths": ["/proc/keys"],  # the others are closed to the candidate's uid
+        },
     }
 
 

@@ -38,12 +38,9 @@ from burnish.sandbox.process.birth import Nursery, live
 from burnish.sandbox.process.layers import Layers
 from burnish.sandbox.process.limits import Peak
 from burnish.sandbox.process.shown import ShownFiles, masked_files
-from burnish.sandbox.process.uids import FIRST_UID, NUM_HOSTS, UIDS_PER_HOST, Uids
+from burnish.sandbox.process.uids import FIRST_UID, NUM_HOSTS, UIDS_PER_HOST, Uids, is_rootless
 from burnish.sandbox.process.wire import Message
 
-_NEEDED_TO_BE_PRIVILEGED = (
-    syscalls.CAP_SYS_ADMIN, syscalls.CAP_SETUID, syscalls.CAP_SETGID, syscalls.CAP_CHOWN, syscalls.CAP_NET_ADMIN,
-)  # fmt: skip
 _BOX_NAMESPACES = (  # and CLONE_NEWCGROUP, once it is in its control group
     syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 )
@@ -357,17 +354,6 @@ class Host:
             self._reap()
             self._remove_groups()
             time.sleep(0.001)
-
-
-def is_rootless() -> bool:
-    """Whether we lack what a privileged host needs: capabilities, and uids that we may hand out."""
-    held = syscalls.effective_capabilities()
-    if os.geteuid() != 0 or not all(held >> number & 1 for number in _NEEDED_TO_BE_PRIVILEGED):
-        return True
-    with open("/proc/self/uid_map", "rb") as uid_map:  # a container's root may be root of a few thousand uids only
-        ranges = [tuple(map(int, line.split())) for line in uid_map]
-    last = FIRST_UID + NUM_HOSTS * UIDS_PER_HOST - 1
-    return not any(first <= FIRST_UID and last < first + length for first, _, length in ranges)
 
 
 def main() -> None:

@@ -115,13 +115,10 @@ def _argument_rules(column: int) -> Iterator[tuple[int, list[_Instruction]]]:
 
 
 def _ioctl_rule() -> list[_Instruction]:
-    exact = [(_EQUAL, 0, 1, _FS_IOC_GETFLAGS), _ALLOWED]
-    for number in (_TIOCSTI, _TIOCLINUX):
-        exact += [(_EQUAL, 0, 1, number), _refusal(errno.EPERM)]
-    masked: list[_Instruction] = [(_AND, 0, 0, 0xFF00)]
-    for owner in _FILE_SYSTEM_IOCTLS:
-        masked += [(_EQUAL, 0, 1, owner << 8), _refusal(errno.EOPNOTSUPP)]
-    return [_argument(1), *exact, *masked, _ALLOWED]
+    lsattr: list[_Instruction] = [(_EQUAL, 0, 1, _FS_IOC_GETFLAGS), _ALLOWED]
+    terminal = _refuse_equal((_TIOCSTI, _TIOCLINUX), errno.EPERM)
+    owners = _refuse_equal(tuple(owner << 8 for owner in _FILE_SYSTEM_IOCTLS), errno.EOPNOTSUPP)
+    return [_argument(1), *lsattr, *terminal, (_AND, 0, 0, 0xFF00), *owners, _ALLOWED]
 
 
 def _argument(index: int) -> _Instruction:
@@ -138,10 +135,15 @@ def _verdict(number: int) -> list[_Instruction]:
 
 
 def _refuse_if(index: int, values: tuple[int, ...]) -> list[_Instruction]:
-    block = [_argument(index)]
+    return [_argument(index), *_refuse_equal(values, errno.EPERM), _ALLOWED]
+
+
+def _refuse_equal(values: tuple[int, ...], number: int) -> list[_Instruction]:
+    """For what is loaded; goes on behind when it is none of them."""
+    block: list[_Instruction] = []
     for left, value in zip(range(len(values) - 1, -1, -1), values, strict=True):
         block.append((_EQUAL, left, 0 if left else 1, value))
-    return block + _verdict(errno.EPERM)
+    return [*block, _refusal(number)]
 
 
 def _refuse_unless(index: int, values: tuple[int, ...], number: int) -> list[_Instruction]:

@@ -19,6 +19,7 @@ import stat
 
 _ADDRESSES = ("kallsyms", "modules")
 _PARANOID_ENOUGH = 2  # of kernel.perf_event_paranoid: below it, everybody sees addresses when kptr_restrict is 0
+_MADE = "/made"
 _MAX_FILES = 256  # kept for limits seen lately; what a sandbox has mounted stays there for it
 _MEMINFO_ZERO = ("Buffers", "Cached", "SwapCached", "Active", "Inactive", "SwapTotal", "SwapFree", "Dirty", "Writeback",
                  "Shmem", "Slab", "SReclaimable", "SUnreclaim")  # fmt: skip
@@ -89,8 +90,8 @@ class ShownFiles:
     def _make(self, name: str, content: str) -> None:
         if len(self._names) >= _MAX_FILES:
             oldest = next(iter(self._names))
-            os.unlink(f"/made/{oldest}")
+            os.unlink(f"{_MADE}/{oldest}")
             del self._names[oldest]
-        with open(f"/made/{name}", "wb") as file:
+        with open(f"{_MADE}/{name}", "wb") as file:
             file.write(content.encode())
         self._names[name] = None

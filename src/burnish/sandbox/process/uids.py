@@ -1,10 +1,16 @@
-"""User ids of the sandboxes of a privileged host."""
+"""User ids of the sandboxes of a privileged host, and whether a host is one."""
 
 import errno
+import os
 from collections import deque
+
+from burnish.sandbox.process import syscalls
 
 # Uids for sandboxes of a privileged host: above those that systemd hands to containers, below 2**31.
 FIRST_UID, UIDS_PER_HOST, NUM_HOSTS = 1_900_000_000, 4096, 50_000
+_NEEDED_TO_BE_PRIVILEGED = (
+    syscalls.CAP_SYS_ADMIN, syscalls.CAP_SETUID, syscalls.CAP_SETGID, syscalls.CAP_CHOWN, syscalls.CAP_NET_ADMIN,
+)  # fmt: skip
 
 
 class Uids:
@@ -31,3 +37,14 @@ class Uids:
         if entry[1] == 0:
             del self._taken[family]
             self._free.append(entry[0])
+
+
+def is_rootless() -> bool:
+    """Whether we lack what a privileged host needs: capabilities, and uids that we may hand out."""
+    held = syscalls.effective_capabilities()
+    if os.geteuid() != 0 or not all(held >> number & 1 for number in _NEEDED_TO_BE_PRIVILEGED):
+        return True
+    with open("/proc/self/uid_map", "rb") as uid_map:  # a container's root may be root of a few thousand uids only
+        ranges = [tuple(map(int, line.split())) for line in uid_map]
+    last = FIRST_UID + NUM_HOSTS * UIDS_PER_HOST - 1
+    return not any(first <= FIRST_UID and last < first + length for first, _, length in ranges)
