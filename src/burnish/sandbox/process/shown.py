@@ -7,7 +7,6 @@ covered, file by file, with an empty one:
 
     keys        names the keys of the host's user and session (kernel keyrings know no namespaces but user namespaces)
     owner-only  (timer_list, slabinfo, vmallocinfo, kpagecount, ...) where the sandbox's user owns them, see above
-
     kallsyms    and modules, where the machine shows kernel addresses to everybody
 
 The rest needs none: kcore and kmsg ask for capabilities, sched_debug and latency_stats are no longer there or for root,
