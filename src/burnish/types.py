@@ -27,7 +27,7 @@ Band = Literal["easy", "medium", "hard"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What one command in a sandbox may use. The result says which limit was hit.
+    """What one command in a sandbox may use. The result says which limit was hit; one that cannot be held is refused.
 
     Example: Limits(wall_s=5.0, memory_bytes=256 << 20, num_pids=64, output_bytes=64 << 10, disk_bytes=64 << 20)
     """
@@ -37,6 +37,8 @@ class Limits:
     num_pids: int = 64
     output_bytes: int = 64 << 10  # per stream; head and tail are kept
     disk_bytes: int = 64 << 20
+    num_cpus: float | None = None  # of the machine's processors, all processes together; None is no bound
+    cpu_s: float | None = None  # CPU time of a command and all it starts; None is no bound
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,6 @@ from burnish.sandbox.audit import AuditLog, verify_audit
 from burnish.sandbox.audited import AuditedBackend
 from burnish.sandbox.conformance import CHECKS, Check, run_check
 from burnish.sandbox.process.backend import ProcessBackend
-from tests.known_failures import KNOWN_FAILURES
 
 # One event loop and one backend for the module: a host per check would test little more and cost much.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -43,7 +42,4 @@ async def test_check(backend: SandboxBackend, check: Check) -> None:
     result = await run_check(check, backend, await backend.capabilities())
     if result.status == "skipped":
         pytest.skip(result.reason)
-    if check.name in KNOWN_FAILURES and backend.name == "process":
-        assert result.status == "failed", f"{check.name} passes: take it from the known failures"
-        pytest.xfail(KNOWN_FAILURES[check.name])
     assert result.status == "passed", result.reason

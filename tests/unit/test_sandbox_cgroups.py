@@ -1,5 +1,6 @@
 """Whose control groups are removed, on folders that stand for a hierarchy."""
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -145,6 +146,108 @@ def test_limits_of_both_versions(
     assert len(set(descriptors.values())) == (1 if kind == "v2" else 2)
     for descriptor in set(descriptors.values()):
         os.close(descriptor)
+    groups.close_descriptors()
+
+
+def kernel_files(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Every new folder gets these files, as the kernel would give it."""
+    real_mkdir = os.mkdir
+
+    def mkdir(path: str, *, dir_fd: int) -> None:
+        real_mkdir(path, dir_fd=dir_fd)
+        for name in names:
+            (place(dir_fd) / path / name).touch()
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+
+
+def test_a_share_of_the_cpu_in_version_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own").mkdir()
+    groups = cgroups.Cgroups("v2", dict.fromkeys(("memory", "pids", "cpu"), (str(tmp_path), "own")))
+    kernel_files(monkeypatch, "memory.max", "memory.swap.max", "pids.max", "cpu.max")
+    descriptors = groups.create("box")
+    assert groups.create_late("box", bounds_cpu=True, counts_cpu=True) == {}
+    groups.limit(descriptors, 1000, 5)
+    assert (tmp_path / "own/box/cpu.max").read_text() == ""
+    groups.limit(descriptors, 1000, 5, 1.5)
+    assert (tmp_path / "own/box/cpu.max").read_text() == f"30000 {cgroups.CPU_PERIOD_US}"
+    assert len(set(descriptors.values())) == 1
+    os.close(descriptors["cpu"])
+    groups.close_descriptors()
+
+
+@pytest.mark.parametrize("own", [("cpu", "cpuacct"), ("both", "both")])
+def test_version_one_joins_the_cpu_when_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: tuple[str, str]
+) -> None:
+    for name in {"memory", *own}:
+        (tmp_path / name / "host").mkdir(parents=True)
+    folders = {
+        name: (f"{tmp_path}/{at}", "host") for name, at in (("memory", "memory"), ("cpu", own[0]), ("cpuacct", own[1]))
+    }
+    groups = cgroups.Cgroups("v1", folders)
+    kernel_files(monkeypatch, "cpu.cfs_period_us", "cpu.cfs_quota_us")
+    descriptors = groups.create("box")
+    assert list(descriptors) == ["memory"]
+    late = groups.create_late("box", bounds_cpu=True, counts_cpu=False)
+    assert list(late) == ["cpu"]
+    monkeypatch.setattr(groups, "_set_memory", lambda *_: None)
+    groups.limit({**descriptors, **late}, 1000, 5, 0.05)
+    box = tmp_path / own[0] / "host/box"
+    assert (box / "cpu.cfs_quota_us").read_text() == "1000"
+    assert (box / "cpu.cfs_period_us").read_text() == str(cgroups.CPU_PERIOD_US)
+    both = groups.create_late("other", bounds_cpu=True, counts_cpu=True)
+    assert list(both) == ["cpu", "cpuacct"] and (len(set(both.values())) == 1) == (own[0] == own[1])
+    for descriptor in {*descriptors.values(), *late.values(), *both.values()}:
+        os.close(descriptor)
+    groups.close_descriptors()
+
+
+def test_more_cpu_than_a_group_above_has_is_bounded_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own").mkdir()
+    groups = cgroups.Cgroups("v1", {"cpu": (str(tmp_path), "own")})
+    kernel_files(monkeypatch, "cpu.cfs_period_us", "cpu.cfs_quota_us")
+    descriptors = groups.create_late("box", bounds_cpu=True, counts_cpu=False)
+
+    def refuse(number: int) -> None:
+        def write(directory: int, name: str, value: str) -> None:
+            if name == "cpu.cfs_quota_us":
+                raise OSError(number, "no")
+
+        monkeypatch.setattr(cgroups, "write_value", write)
+
+    refuse(errno.EINVAL)
+    groups.limit(descriptors, 1000, 5, 64.0)
+    refuse(errno.EACCES)
+    with pytest.raises(OSError, match="no"):
+        groups.limit(descriptors, 1000, 5, 64.0)
+    os.close(descriptors["cpu"])
+    groups.close_descriptors()
+
+
+@pytest.mark.parametrize(("refused", "expected"), [((), ("memory", "pids", "cpu")), (("+cpu",), ("memory", "pids"))])
+def test_the_cpu_controller_is_welcome_and_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    def write(directory: int, name: str, value: str) -> None:
+        assert name == "cgroup.subtree_control"
+        if value in refused:
+            raise OSError(errno.ENOENT, "no such controller")
+
+    monkeypatch.setattr(cgroups, "write_value", write)
+    assert cgroups._make_v2(str(tmp_path), "burnish-x") == expected
+
+
+def test_one_hierarchy_for_two_controllers_is_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("memory", "both"):
+        (tmp_path / name).mkdir()
+    both = [f"{tmp_path}/both"]
+    parents = {"memory": [f"{tmp_path}/memory"], "cpu": both, "cpuacct": both}
+    monkeypatch.setattr(cgroups, "candidate_parents", lambda: parents)
+    groups = cgroups.detect(os.getpid())
+    assert groups is not None and groups.controllers == ("memory", "cpu", "cpuacct")
+    groups.close()
+    assert not any(entry for folder in tmp_path.iterdir() for entry in folder.iterdir())
     groups.close_descriptors()
 
 

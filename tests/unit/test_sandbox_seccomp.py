@@ -17,7 +17,7 @@ NUMBERS = {  # name: (x86_64, aarch64)
 
 
 def judge(program: bytes, arch: int, number: int, *arguments: int) -> int:
-    """The verdict of a classic BPF program on one call: an interpreter of the four instructions that it uses."""
+    """The verdict of a classic BPF program on one call: an interpreter of the few instructions that it uses."""
     values = [*arguments, 0, 0, 0, 0, 0, 0][:6]
     data = struct.pack("<IIQ6Q", number, arch, 0, *values)
     instructions = list(struct.iter_unpack("=HBBI", program))
@@ -27,6 +27,8 @@ def judge(program: bytes, arch: int, number: int, *arguments: int) -> int:
         at += 1
         if code == 0x20:
             (loaded,) = struct.unpack_from("<I", data, constant)
+        elif code == 0x54:
+            loaded &= constant
         elif code == 0x06:
             return int(constant)
         else:
@@ -92,6 +94,27 @@ def test_only_three_socket_families_exist(verdict: Judge) -> None:
 
 def test_a_terminal_cannot_be_typed_into(verdict: Judge) -> None:
     assert verdict("ioctl", 0, 0x5412) == verdict("ioctl", 0, 0x541C) == refused(errno.EPERM)
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        0xC0045877, 0xC0045878, 0xC0185879,  # FIFREEZE, FITHAW, FITRIM
+        0x40086602, 0x401C5820, 0x801C581F,  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_FSGETXATTR
+        0xC020660B, 0x40806685, 0x800C6613, 0xC0506617,  # FIEMAP, verity, fscrypt
+        0xC028660F, 0x40106610, 0x6611,  # ext4: move extents, resize, swap the boot loader's inode
+        0x40049409, 0x4020940D, 0xD0009411, 0x5000940F,  # FICLONE, FICLONERANGE, btrfs: search the tree, subvolumes
+        0xF501, 0x82307201, 0x5800 | 1 << 30,  # F2FS, FAT, XFS
+    ],
+)  # fmt: skip
+def test_file_system_ioctls_are_refused_as_by_one_that_has_none(verdict: Judge, number: int) -> None:
+    assert verdict("ioctl", 3, number) == refused(errno.EOPNOTSUPP)
+
+
+@pytest.mark.parametrize("number", [0x5401, 0x5413, 0x541B, 0x5421, 0x8912, 0x80045200, 0x80086601, 1, 2, 0xFFFF0000])
+def test_other_ioctls_pass(verdict: Judge, number: int) -> None:
+    """Terminals, FIONREAD, FIONBIO, sockets, the entropy count, lsattr."""
+    assert verdict("ioctl", 3, number) == ALLOW
 
 
 def test_calls_that_name_the_supervisor_are_refused(verdict: Judge) -> None:

@@ -18,7 +18,7 @@ from burnish.errors import UserError
 from burnish.sandbox.network import NetworkPolicy, NetworkRecord
 from burnish.types import Limits
 
-LimitName = Literal["wall", "memory", "pids", "output", "disk"]
+LimitName = Literal["wall", "cpu", "memory", "pids", "output", "disk"]
 Level = Literal["none", "process", "gvisor", "microvm"]
 Language = Literal["python"]
 
@@ -34,6 +34,8 @@ CAPABILITIES = {
     "snapshot": "snapshots, forks, and returns to a snapshot",
     "snapshot.export": "writes snapshots to an object store, and reads them from one, of this machine or another",
     "limits.wall": "a command that outlives its time is killed with all it started",
+    "limits.cpu": "all processes together get no more than so many processors, and programs count no more",
+    "limits.cpu_time": "a command that uses more CPU time is killed with all it started, and the result says so",
     "limits.memory": "the kernel bounds the memory of all processes together",
     "reports.usage": "the result tells CPU time and what a command left behind",
     "reports.peak_memory": "the result tells the peak of memory",
@@ -45,6 +47,7 @@ CAPABILITIES = {
     "limits.open_files": "the number of descriptors of a process is bounded",
     "checkpoint": "saves a sandbox with its memory and processes, and continues from there",
     "images": "starts from images of the store (docs/images.md)",
+    "shows_limits": "programs that look for the machine's memory find the sandbox's limit",
     "isolation": "nothing of the host or of another sandbox is visible, and the system directories are read-only",
     "network_none": "no packet leaves",
     "network_allowlist": "what a policy allows can be reached, through a proxy that records every verdict",
@@ -70,7 +73,8 @@ class ExecResult:
     wall_s: float
     dropped_bytes: int  # output past the limit, both streams; of each stream the first and the last half are kept
     # what a backend does not measure is None
-    cpu_s: float | None = None  # of all its processes that were waited for, those included that it left behind
+    # of all its processes, those included that it left behind; where no control group counts, of those waited for
+    cpu_s: float | None = None
     peak_memory_bytes: int | None = None  # of all processes and files of the sandbox while it ran
     oom_killed: bool | None = None  # the kernel ended a process for memory
     num_left: int | None = None  # processes that it left behind, and that were ended
@@ -276,7 +280,8 @@ class SandboxBackend(Protocol):
         `on_network` hears of every verdict and every connection's end, with the id of the sandbox, which may be a fork
         of this one; when it raises, all connections are cut.
 
-        Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs.
+        Raises SandboxError when the host died or refuses, UserError when the machine lacks what the backend needs, or
+        for a limit that the backend does not declare.
         A creation that is cancelled leaves nothing behind.
         """
         ...

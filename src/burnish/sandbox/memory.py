@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
+from burnish.sandbox.asked import require_limits
 from burnish.sandbox.base import (
     HOST_IMAGE,
     ExecResult,
@@ -364,6 +365,7 @@ class MemoryBackend(NoExport):
             raise UserError("the memory backend has no images", where="image", fix="leave it out")
         if network is not None:
             raise UserError("the memory backend has no network", where="network", fix="leave it out")
+        require_limits(limits, await self.capabilities(), self.name)
         return await self._create(limits=limits, envs=envs, files=held_files(snapshot) if snapshot else {})
 
     async def _create(

@@ -38,6 +38,8 @@ class LimitsRow(_Model):
     num_pids: Annotated[int, Field(gt=0)] | None = None
     output_bytes: Annotated[int, Field(gt=0)] | None = None
     disk_bytes: Annotated[int, Field(gt=0)] | None = None
+    num_cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    cpu_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class NetworkRow(_Model):

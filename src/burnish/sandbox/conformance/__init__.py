@@ -9,10 +9,12 @@ the capabilities it needs; one that the backend does not declare is skipped, and
 from burnish.sandbox.conformance import (
     checks_code,
     checks_commands,
+    checks_cpu,
     checks_export,
     checks_files,
     checks_hostile,
     checks_isolation,
+    checks_kernel,
     checks_languages,
     checks_limits,
     checks_network,
@@ -27,9 +29,9 @@ from burnish.sandbox.conformance.suite import BackendFactory, Check, CheckFailed
 from burnish.sandbox.conformance.suite import run_conformance as _run
 
 _MODULES = (
-    checks_commands, checks_code, checks_limits, checks_files, checks_paths, checks_snapshots, checks_export,
-    checks_trees, checks_isolation, checks_walls, checks_siblings, checks_network, checks_hostile, checks_together,
-    checks_languages,
+    checks_commands, checks_code, checks_limits, checks_cpu, checks_files, checks_paths, checks_snapshots,
+    checks_export, checks_trees, checks_isolation, checks_walls, checks_kernel, checks_siblings, checks_network,
+    checks_hostile, checks_together, checks_languages,
 )  # fmt: skip
 CHECKS: tuple[Check, ...] = tuple(check for module in _MODULES for check in module.CHECKS)
 """All checks in the order in which they run."""

@@ -67,8 +67,8 @@ async def kernel_settings_are_closed(bench: Bench) -> None:
     answers = await bench.probe(probes.SETTINGS)
     expect(answers == {"number of files": 0}, f"can be opened: {answers}")
     for path in ("/proc/sys/kernel/core_pattern", "/proc/sys/fs/binfmt_misc/register", "/sys/fs/cgroup/release_agent"):
-        result = await bench.sh(f"echo x > {path}")
-        expect(not result.ok, f"{path} was written")
+        result = await bench.sh(f"true >> {path}")  # nothing is written: on a backend that lets it, the machine is real
+        expect(not result.ok, f"{path} was opened for writing")
 
 
 @check("shell", "isolation")

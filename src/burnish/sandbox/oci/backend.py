@@ -15,6 +15,7 @@ from typing import Any
 import burnish
 from burnish.errors import SandboxError, UserError
 from burnish.observe.emit import emit
+from burnish.sandbox.asked import require_limits
 from burnish.sandbox.base import CAPABILITIES, HOST_IMAGE, Level
 from burnish.sandbox.oci import bundle, checkpoints
 from burnish.sandbox.oci.box import OciBox
@@ -112,6 +113,7 @@ class OciBackend(NoExport):
             raise UserError("this backend mounts no images", where="sandbox", fix="use the `process` backend")
         if network is not None:
             raise UserError("this backend has no network", where="sandbox", fix="use the `process` backend")
+        require_limits(limits, _ALWAYS, self.name)
         await self._started()
         assert self._options is not None
         box = await self._create(self._options, limits, envs or {})

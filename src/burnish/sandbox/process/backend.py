@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from burnish.errors import SandboxError
 from burnish.observe.emit import emit
 from burnish.sandbox import images
+from burnish.sandbox.asked import require_limits
 from burnish.sandbox.base import HOST_IMAGE, Level, OnBytes, OnNetwork, Snapshot, SnapshotStore
 from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.network import NetworkPolicy
@@ -32,12 +33,12 @@ _MAX_DEATHS, _DEATHS_WITHIN_S = 3, 60.0  # of hosts; one more is no accident
 _ALWAYS = frozenset(
     {
         "shell", "python", "files", "snapshot", "snapshot.export", "isolation", "network_none", "confinement",
-        "network_allowlist", "images",
+        "network_allowlist", "images", "shows_limits", "limits.cpu_time",
         "limits.wall", "limits.output", "limits.disk", "limits.pids", "limits.open_files", "reports.memory",
         "reports.usage",
     }
 )  # fmt: skip
-_WITH_CONTROLLER = {"memory": ("limits.memory",), "pids": ("reports.pids",)}
+_WITH_CONTROLLER = {"memory": "limits.memory", "pids": "reports.pids", "cpu": "limits.cpu"}
 
 
 class ProcessBackend:
@@ -81,14 +82,15 @@ class ProcessBackend:
     async def capabilities(self) -> frozenset[str]:
         """What this machine lets the backend do; starts the host.
 
-        "limits.memory" and "reports.pids" need a writable control group. Without one the supervisor samples the memory
-        of all processes and ends those that use too much a moment later, under a wider RLIMIT_DATA for each; and
-        RLIMIT_NPROC bounds the processes, but does not tell when it was hit.
+        "limits.memory", "reports.pids" and "limits.cpu" need a writable control group with the controller. Without one
+        the supervisor samples the memory of all processes and ends those that use too much a moment later, under a
+        wider RLIMIT_DATA for each; RLIMIT_NPROC bounds the processes, but does not tell when it was hit, and with root
+        it counts a sandbox and its forks together, since they share a uid; and CPU time is sampled too.
         """
         hello = await self._started()
         found = set(_ALWAYS)
         for controller in hello["controllers"]:
-            found.update(_WITH_CONTROLLER[controller])
+            found.update({_WITH_CONTROLLER[controller]} if controller in _WITH_CONTROLLER else ())
         if hello["knows_peak"]:
             found.add("reports.peak_memory")
         return frozenset(found)
@@ -105,6 +107,8 @@ class ProcessBackend:
     ) -> ProcessBox:
         """See `SandboxBackend.create`. A cancelled creation leaves nothing behind."""
         await self._started()
+        if limits.num_cpus is not None or limits.cpu_s is not None:
+            require_limits(limits, await self.capabilities(), self.name)
         if snapshot is not None:
             require_held(snapshot, self._stacks.table)
         assert snapshot is None or isinstance(snapshot, ProcessSnapshot)
@@ -212,6 +216,8 @@ class ProcessBackend:
             "image": box.base.root,
             "memory_bytes": box.limits.memory_bytes,
             "num_pids": box.limits.num_pids,
+            "num_cpus": box.limits.num_cpus,
+            "cpu_s": box.limits.cpu_s,
             "disk_bytes": max(LEAST_DISK_BYTES, box.limits.disk_bytes - self._stacks.table.used_bytes(stack)),
             "proxied": box.network is not None,
         }

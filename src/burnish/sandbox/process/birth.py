@@ -6,7 +6,7 @@ import resource
 import socket
 import sys
 
-from burnish.sandbox.process import cgroups, confine, refusals, syscalls, wire
+from burnish.sandbox.process import cgroups, confine, cpu, refusals, syscalls, wire
 from burnish.sandbox.process.limits import Counter, Meter, Peak
 from burnish.sandbox.process.supervisor import Supervisor
 from burnish.sandbox.process.wire import Message
@@ -26,6 +26,7 @@ class Nursery:
         self.proc = -1  # a descriptor of the machine's /proc
         self.disk_bytes = 0  # what the next sandbox may be asked to have
         self.binds: list[str] = []
+        self.masked: list[str] = []
 
 
 def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_join: "list[int]") -> None:
@@ -34,7 +35,8 @@ def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_joi
     Never returns, whatever happens: nothing of the host may run twice.
 
     Args:
-        host: where the request comes: {"uid", "stack", "memory_bytes", "num_pids", "disk_bytes"} + the owner's socket.
+        host: where the request comes: {"uid", "stack", "memory_bytes", ...} + the owner's socket, + control groups that
+            only this sandbox has, named by "late".
         groups: descriptors of the control groups by controller.
         to_join: those of them that this process must still enter.
     """
@@ -51,7 +53,8 @@ def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_joi
             if meter is None:
                 wire.send(owner, {"failed": refusal})
             else:
-                _become_box(nursery, owner, meter, upper, message)
+                late = dict(zip(message["late"], fds[1:], strict=True))
+                _become_box(nursery, owner, meter, upper, message, late)
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 (the last frame of this process: say it in the host's log, then go)
         sys.excepthook(type(error), error, error.__traceback__)
@@ -61,19 +64,22 @@ def live(nursery: Nursery, host: socket.socket, groups: "dict[str, int]", to_joi
 def _prepare(nursery: Nursery, groups: "dict[str, int]", to_join: "list[int]") -> "tuple[Meter, int]":
     """Its limits, and a descriptor of the file system for its files."""
     upper = confine.settle(nursery.proc, to_join, nursery.disk_bytes, rootless=nursery.rootless)
-    counters, peak = {}, None
+    counters, peak, clock = {}, None, None
     if nursery.groups is not None:
         limits = nursery.groups.limits
         if "memory" in groups:
             peak = Peak(groups["memory"], limits["memory"])
-        counters = {name: Counter(groups[name], limits[name]) for name in nursery.groups.controllers}
+        if nursery.groups.kind == "v2":  # counts the CPU in every group, whatever the controllers
+            clock = cpu.GroupClock(groups["memory"], version_2=True)
+        counters = {name: Counter(groups[name], limit) for name, limit in limits.items() if name in groups}
         nursery.groups.close_descriptors()
     for descriptor in set(groups.values()):
         os.close(descriptor)
     oom_score = os.open("self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=nursery.proc)
     os.close(nursery.proc)
     may_be_exempt = not nursery.rootless and bool(syscalls.effective_capabilities() >> syscalls.CAP_SYS_RESOURCE & 1)
-    meter = Meter(counters, peak, oom_score, may_be_exempt=may_be_exempt, samples_memory="memory" not in groups)
+    samples_memory = "memory" not in groups
+    meter = Meter(counters, peak, clock, oom_score, may_be_exempt=may_be_exempt, samples_memory=samples_memory)
     _rehearse(nursery, meter)
     return meter, upper
 
@@ -92,7 +98,14 @@ def _rehearse(nursery: Nursery, meter: Meter) -> None:
     supervisor.close()
 
 
-def _become_box(nursery: Nursery, owner: socket.SocketType, meter: Meter, upper: int, message: Message) -> None:
+def _become_box(
+    nursery: Nursery,
+    owner: socket.SocketType,
+    meter: Meter,
+    upper: int,
+    message: Message,
+    late: "dict[str, int]",
+) -> None:
     """Says "ready" when the files are there, and gives up its rights while the owner hears it; serves after that."""
     plan = confine.Plan(
         uid=confine.INSIDE_UID if nursery.rootless else message["uid"],
@@ -102,6 +115,8 @@ def _become_box(nursery: Nursery, owner: socket.SocketType, meter: Meter, upper:
         stack=message["stack"],
         image=message["image"],
         binds=nursery.binds,
+        masked=nursery.masked,
+        shown=message["shown"],
         program=nursery.program,
     )
     if "pids" not in meter.counters:
@@ -111,6 +126,7 @@ def _become_box(nursery: Nursery, owner: socket.SocketType, meter: Meter, upper:
         most = _MEMORY_PER_PROCESS * message["memory_bytes"]
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     try:
+        _arrange_cpu(meter, message, late)
         passed = [confine.listen_for_proxy()] if message["proxied"] else []
         passed.append(upper)
         confine.build_root(plan)
@@ -122,3 +138,20 @@ def _become_box(nursery: Nursery, owner: socket.SocketType, meter: Meter, upper:
         wire.send(owner, {"failed": refusals.explain(error, "preparing the sandbox")})
         return
     Supervisor(owner, nursery.lifeline, nursery.deaths, meter).serve()
+
+
+def _arrange_cpu(meter: Meter, message: Message, late: "dict[str, int]") -> None:
+    """Enters the groups that bound and count the CPU, where they are not the others, and finds a clock."""
+    for directory in late.values():
+        cgroups.write_value(directory, "cgroup.procs", "0")
+    if late:
+        syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # or their paths would be seen from outside
+    if "cpuacct" in late:
+        meter.clock = cpu.GroupClock(late["cpuacct"], version_2=False)
+    for directory in set(late.values()):
+        os.close(directory)
+    if message["cpu_s"] is not None and meter.clock is None:
+        meter.clock = cpu.SampledClock()
+    if message["num_cpus"] is not None:
+        os.sched_setaffinity(0, cpu.pick_processors(message["number"], message["num_cpus"]))
+    meter.cpu = cpu.CpuTime(meter.clock, message["cpu_s"])

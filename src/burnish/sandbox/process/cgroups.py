@@ -1,4 +1,4 @@
-"""Memory and pids limits through control groups, version 2 or 1, whichever lets itself be written.
+"""Limits on memory, processes and CPU through control groups, version 2 or 1, whichever lets itself be written.
 
 One folder per host process, `burnish-<pid namespace>-<pid>-<start time>`, with one folder per sandbox inside. The name
 says whose it is: whoever starts next removes the folders of hosts that are dead, judged by (pid, start time) and never
@@ -11,6 +11,7 @@ import os
 import time
 
 PREFIX = "burnish-"
+CPU_PERIOD_US = 20_000  # a fifth of the kernel's own: what is throttled, the supervisor included, goes on that sooner
 _OWN = "/proc/self"
 _POLL_S = 0.005
 
@@ -31,12 +32,15 @@ V1 = {
     "memory": Limit("memory.limit_in_bytes", "memory.oom_control", "oom_kill", "memory.max_usage_in_bytes"),
     "pids": Limit("pids.max", "pids.events", "max"),
 }
+_LATE_IN_V1 = ("cpu", "cpuacct")
 
 
 class Cgroups:
-    """The folders of one host. `kind` is "v2", "v1" or "none"; `controllers` says which limits are really held.
+    """The folders of one host. `kind` is "v2", "v1" or "none"; `controllers` says which limits can really be held.
 
-    Folders are addressed by descriptor, because the host leaves the file system in which they have a path.
+    Folders are addressed by descriptor, because the host leaves the file system in which they have a path. Version 2
+    has one folder per sandbox for all controllers. In version 1 every hierarchy that a sandbox joins costs it 0.1 ms,
+    so it joins those of the CPU ("cpu" bounds, "cpuacct" counts) only when it has a limit that needs them.
     """
 
     def __init__(self, kind: str, folders: "dict[str, tuple[str, str]]") -> None:
@@ -44,35 +48,47 @@ class Cgroups:
         self.kind = kind
         self.limits = V2 if kind == "v2" else V1
         self.controllers = tuple(folders)
-        self._parents = {name: _open_dir(parent) for name, (parent, _) in folders.items()}
-        self._names = {name: own for name, (_, own) in folders.items()}
-        self._own = {name: _open_dir(own, self._parents[name]) for name, (_, own) in folders.items()}
+        self._places = dict(folders)
+        self._parents = {place: _open_dir(place[0]) for place in set(folders.values())}
+        self._own = {place: _open_dir(place[1], parent) for place, parent in self._parents.items()}
 
     def create(self, box: str) -> "dict[str, int]":
         """Makes the folders of one sandbox, without limits as yet; descriptors of them by controller."""
-        opened: dict[str, int] = {}
+        return self._make(box, [name for name in self.controllers if self.kind == "v2" or name not in _LATE_IN_V1])
+
+    def create_late(self, box: str, *, bounds_cpu: bool, counts_cpu: bool) -> "dict[str, int]":
+        """The folders that only this sandbox needs. It enters them by itself. Version 2 has none."""
+        wanted = [name for name, is_wanted in (("cpu", bounds_cpu), ("cpuacct", counts_cpu)) if is_wanted]
+        return self._make(box, [name for name in wanted if name in self.controllers and self.kind == "v1"])
+
+    def _make(self, box: str, controllers: "list[str]") -> "dict[str, int]":
+        opened: dict[tuple[str, str], int] = {}
         try:
-            for folder, own in self._folders().items():
-                os.mkdir(box, dir_fd=own)
-                opened[folder] = _open_dir(box, own)
+            for place in dict.fromkeys(self._places[name] for name in controllers):
+                os.mkdir(box, dir_fd=self._own[place])
+                opened[place] = _open_dir(box, self._own[place])
         except BaseException:
             for descriptor in opened.values():
                 os.close(descriptor)
             self.remove(box)
             raise
-        return {controller: opened[self._folder_of(controller)] for controller in self.controllers}
+        return {name: opened[self._places[name]] for name in controllers}
 
-    def limit(self, descriptors: "dict[str, int]", memory_bytes: int, num_pids: int) -> None:
-        """Sets the limits of a sandbox whose folders `create` made, or sets them anew."""
+    def limit(
+        self, descriptors: "dict[str, int]", memory_bytes: int, num_pids: int, num_cpus: "float | None" = None
+    ) -> None:
+        """Sets the limits of a sandbox whose folders `create` and `create_late` made, or sets them anew."""
         if "memory" in descriptors:
             self._set_memory(descriptors["memory"], memory_bytes)
         if "pids" in descriptors:
             write_value(descriptors["pids"], "pids.max", str(num_pids))
+        if num_cpus is not None:
+            self._set_cpu(descriptors["cpu"], round(num_cpus * CPU_PERIOD_US))
 
     def remove(self, box: str) -> bool:
         """Removes a sandbox's folders; False while the kernel still counts a process in one of them."""
         gone = True
-        for own in self._folders().values():
+        for own in self._own.values():
             try:
                 os.rmdir(box, dir_fd=own)
             except FileNotFoundError:
@@ -85,21 +101,14 @@ class Cgroups:
 
     def close(self) -> None:
         """Removes the host's own folder, which must be empty by now."""
-        for controller in self._folders():
+        for (_, own), parent in self._parents.items():
             with contextlib.suppress(OSError):  # a sandbox's folder was busy to the end: the next start removes both
-                os.rmdir(self._names[controller], dir_fd=self._parents[controller])
+                os.rmdir(own, dir_fd=parent)
 
     def close_descriptors(self) -> None:
         """For a process that was forked from the host and has no business here."""
-        for descriptor in {*self._parents.values(), *self._own.values()}:
+        for descriptor in (*self._parents.values(), *self._own.values()):
             os.close(descriptor)
-
-    def _folders(self) -> "dict[str, int]":
-        """One entry per folder: version 2 has one for all controllers."""
-        return {"memory": self._own["memory"]} if self.kind == "v2" else self._own
-
-    def _folder_of(self, controller: str) -> str:
-        return "memory" if self.kind == "v2" else controller
 
     def _set_memory(self, directory: int, memory_bytes: int) -> None:
         try:
@@ -112,6 +121,17 @@ class Cgroups:
         swap = ("memory.swap.max", "0") if self.kind == "v2" else ("memory.memsw.limit_in_bytes", str(memory_bytes))
         with contextlib.suppress(FileNotFoundError):  # a kernel without swap accounting
             write_value(directory, *swap)
+
+    def _set_cpu(self, directory: int, quota_us: int) -> None:
+        if self.kind == "v2":
+            write_value(directory, "cpu.max", f"{quota_us} {CPU_PERIOD_US}")
+            return
+        write_value(directory, "cpu.cfs_period_us", str(CPU_PERIOD_US))
+        try:
+            write_value(directory, "cpu.cfs_quota_us", str(quota_us))
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # more than a group above has, which then is the bound
+                raise
 
 
 def _open_dir(path: str, dir_fd: "int | None" = None) -> int:
@@ -196,7 +216,7 @@ def _mounts() -> "dict[str, str]":
             if kind == "cgroup2":
                 found.setdefault("v2", point)
             elif kind == "cgroup":
-                for controller in set(options.strip().split(",")) & {"memory", "pids"}:
+                for controller in set(options.strip().split(",")) & {"memory", "pids", *_LATE_IN_V1}:
                     found.setdefault(controller, point)
     return found
 
@@ -232,12 +252,13 @@ def detect(pid: int) -> "Cgroups | None":
     parents = candidate_parents()
     name = folder_name(pid)
     for parent in parents.get("v2", []):
-        if _make_v2(parent, name):
-            return Cgroups("v2", {"memory": (parent, name), "pids": (parent, name)})
-    folders = {}
-    for controller in ("memory", "pids"):
+        if controllers := _make_v2(parent, name):
+            return Cgroups("v2", dict.fromkeys(controllers, (parent, name)))
+    folders: dict[str, tuple[str, str]] = {}
+    for controller in ("memory", "pids", *_LATE_IN_V1):
         for parent in parents.get(controller, []):
-            if _make_folder(f"{parent}/{name}"):
+            # cpu and cpuacct are one hierarchy on most machines
+            if (parent, name) in folders.values() or _make_folder(f"{parent}/{name}"):
                 folders[controller] = (parent, name)
                 break
     return Cgroups("v1", folders) if folders else None
@@ -251,18 +272,22 @@ def _make_folder(path: str) -> bool:
     return True
 
 
-def _make_v2(parent: str, name: str) -> bool:
-    """A folder under `parent` whose children get both controllers, or False and no folder."""
+def _make_v2(parent: str, name: str) -> "tuple[str, ...]":
+    """A folder under `parent`, and the controllers that its children get; none, and no folder, unless memory and pids
+    are among them. With the cpu controller every sandbox has the same weight, however many processes it runs."""
     folder = f"{parent}/{name}"
     if not _make_folder(folder):
-        return False
+        return ()
+    here = _open_dir(folder)
     try:
-        here = _open_dir(folder)
+        write_value(here, "cgroup.subtree_control", "+memory +pids")
         try:
-            write_value(here, "cgroup.subtree_control", "+memory +pids")
-        finally:
-            os.close(here)
+            write_value(here, "cgroup.subtree_control", "+cpu")
+        except OSError:  # many systems hand down the other two only
+            return "memory", "pids"
+        return "memory", "pids", "cpu"
     except OSError:  # the parent does not hand the controllers down
         os.rmdir(folder)
-        return False
-    return True
+        return ()
+    finally:
+        os.close(here)

@@ -41,6 +41,8 @@ class Plan:
         stack: "list[str]",
         image: str,
         binds: "list[str]",
+        masked: "list[str]",
+        shown: "dict[str, str]",
         program: bytes,
     ) -> None:
         self.uid = uid  # inside: INSIDE_UID when rootless, else a uid of the machine that nobody has
@@ -49,6 +51,8 @@ class Plan:
         self.stack = stack  # names of layers, lowest first
         self.image = image  # a root directory below /images; empty for the machine's own programs
         self.binds = binds
+        self.masked = masked  # files in /proc that seem empty
+        self.shown = shown  # file in /proc -> what stands in its place, in /shown
         self.program = program
 
 
@@ -137,8 +141,12 @@ def _mount_all(plan: Plan) -> None:
         _require_directory(f"/box/{name}")
         syscalls.bind(f"/system/{name}", f"/box/{name}")
     _require_directory("/box/proc")
-    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+    flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC | syscalls.MS_RDONLY
     syscalls.mount("proc", "/box/proc", "proc", flags, "hidepid=2")
+    for name in plan.masked:
+        syscalls.mount("/system/dev/null", f"/box/proc/{name}", flags=syscalls.MS_BIND)
+    for name, source in plan.shown.items():
+        syscalls.mount(f"/shown/{source}", f"/box/proc/{name}", flags=syscalls.MS_BIND)
 
 
 def _furnish(plan: Plan) -> None:

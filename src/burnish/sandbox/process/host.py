@@ -6,8 +6,8 @@ signal and by the end of a pipe (the lifeline) whose writing end only the host h
 
 Requests:
 
-    {"op": "create", "box", "family", "stack", "image", "memory_bytes", "num_pids", "disk_bytes", "proxied"}
-        + the sandbox's end of a socket
+    {"op": "create", "box", "family", "stack", "image", "memory_bytes", "num_pids", "disk_bytes", "num_cpus", "cpu_s",
+        "proxied"} + the sandbox's end of a socket
     {"op": "kill", "box"}
     {"op": "free", "box"}     its supervisor is late: ends what may keep it (see unstarted.py)
     {"op": "keep", "layer", "family"} + descriptor    the files of a sandbox become a layer (see layers.py)
@@ -35,11 +35,12 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from burnish.sandbox.process import cgroups, confine, refusals, seccomp, syscalls, template, wire, work
+from burnish.sandbox.process import cgroups, confine, cpu, refusals, seccomp, syscalls, template, wire, work
 from burnish.sandbox.process.birth import Nursery, live
 from burnish.sandbox.process.jobs import Jobs
 from burnish.sandbox.process.layers import Layers
 from burnish.sandbox.process.limits import knows_peak
+from burnish.sandbox.process.shown import ShownFiles, masked_files
 from burnish.sandbox.process.uids import FIRST_UID, NUM_HOSTS, UIDS_PER_HOST, Uids, is_rootless
 from burnish.sandbox.process.unstarted import end_unstarted
 from burnish.sandbox.process.wire import Message
@@ -104,6 +105,7 @@ class Host:
         self._nursery.proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
         self._uids = Uids(FIRST_UID + os.getpid() % NUM_HOSTS * UIDS_PER_HOST)
         self._layers = Layers(self._uids)
+        self._shown = ShownFiles()
         self._jobs = Jobs()
         self._guess = (0, 0)  # limits on memory and processes that the next sandbox may be asked to have
         self._cannot_conceive = False  # it was tried, and nobody has tried since
@@ -111,6 +113,8 @@ class Host:
 
     def build(self, prefixes: "list[str]", images: str) -> None:
         """Enters a mount namespace of its own (and a user namespace, without privileges) and builds the template."""
+        user_owns_proc = self._rootless and os.stat("/proc/version").st_uid == os.geteuid()
+        self._nursery.masked = masked_files(user_owns_proc=user_owns_proc)
         if self._rootless:
             uid, gid = os.geteuid(), os.getegid()
             with refusals.explained("unshare(CLONE_NEWUSER | CLONE_NEWNS)"):
@@ -207,13 +211,27 @@ class Host:
             raise
         self._boxes[child.pid] = _Box(box, message["family"], child.folder)
         self._pids[box] = child.pid
+        late: dict[str, int] = {}
         try:
-            if limits != child.limits and self._groups is not None:
-                self._groups.limit(child.groups, *limits)
-            wire.send(child.socket, {**message, "uid": uid}, [box_socket])
+            if self._groups is not None:
+                late = self._set_limits(child, limits, message)
+            shown = self._shown.need(message["memory_bytes"], cpu.num_shown(message["num_cpus"]))
+            more = {"uid": uid, "shown": shown, "late": list(late), "number": int(child.folder)}
+            wire.send(child.socket, {**message, **more}, [box_socket, *late.values()])
         except (OSError, EOFError):  # it is dying; whoever waits for it hears that from _reap
             os.kill(child.pid, signal.SIGKILL)
+        for descriptor in set(late.values()):
+            os.close(descriptor)
         child.close()
+
+    def _set_limits(self, child: "_Unborn", limits: "tuple[int, int]", message: Message) -> "dict[str, int]":
+        """Descriptors of the control groups that this sandbox needs beyond those that it is in."""
+        assert self._groups is not None
+        num_cpus, counts_cpu = message["num_cpus"], message["cpu_s"] is not None
+        late = self._groups.create_late(child.folder, bounds_cpu=num_cpus is not None, counts_cpu=counts_cpu)
+        if limits != child.limits or num_cpus is not None:
+            self._groups.limit({**child.groups, **late}, *limits, num_cpus)
+        return late
 
     def _wants_one(self) -> bool:
         """One child waits always, and one for each sandbox that was asked for within a second."""

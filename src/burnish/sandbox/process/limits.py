@@ -3,9 +3,9 @@
 import os
 
 from burnish.sandbox.process.cgroups import Cgroups, Limit
+from burnish.sandbox.process.cpu import CpuTime, GroupClock, SampledClock
 from burnish.sandbox.process.processes import read_all
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NEVER, _NORMAL, _FIRST = b"-1000", b"0", b"1000"
 
 
@@ -73,6 +73,7 @@ class Meter:
         self,
         counters: "dict[str, Counter]",
         peak: "Peak | None",
+        clock: "GroupClock | SampledClock | None",
         oom_score: int,
         *,
         may_be_exempt: bool,
@@ -83,6 +84,8 @@ class Meter:
         self.counters = counters
         self.oom_killed = False  # since `begin`, as of the last `limit_hit`
         self._peak = peak
+        self.clock = clock
+        self.cpu = CpuTime(clock, None)  # until the limit is known
         self.samples_memory = samples_memory
         self.memory_bytes = 0  # set before the first command
         self._oom_score = oom_score
@@ -117,17 +120,23 @@ class Meter:
         os.write(self._oom_score, self._started)
 
 
-def private_bytes(proc: int) -> int:
-    """Memory of all processes of the pid namespace but pid 1, what they share with files and each other left out.
+def used_bytes(proc: int, enough: int) -> int:
+    """Memory of all processes of the pid namespace but pid 1, what they share with files left out.
 
+    Quick: what several share counts for each of them. Only when that is more than `enough`, every page counts once.
     `proc` is a descriptor of /proc.
     """
-    num_pages = 0
-    for pid, statm in read_all(proc, "statm"):
+    quick = _sum(proc, "status", (b"RssAnon:", b"RssShmem:"))
+    return quick if quick <= enough else min(quick, _sum(proc, "smaps_rollup", (b"Pss_Anon:", b"Pss_Shmem:")))
+
+
+def _sum(proc: int, file: str, keys: "tuple[bytes, bytes]") -> int:
+    """Bytes, of lines `key number kB`."""
+    num_kb = 0
+    for pid, text in read_all(proc, file):
         if pid != 1:
-            _, resident, shared, *_ = statm.split()
-            num_pages += int(resident) - int(shared)
-    return num_pages * _PAGE_BYTES
+            num_kb += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(keys))
+    return num_kb << 10
 
 
 def knows_peak(groups: Cgroups) -> bool:

@@ -42,13 +42,18 @@ _PRIO_USER, _IOPRIO_WHO_USER = 2, 3
 
 _NAMESPACE_FLAGS = sum(syscalls.NAMESPACES.values())
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # push characters into a terminal: the classic way out of a su session
+# Second byte of an ioctl's number: whose it is. X, f and v are what file systems share and what ext4 and XFS add
+# (FIFREEZE, FITRIM, FS_IOC_SETFLAGS, FIEMAP, fscrypt, verity); then btrfs with FICLONE, F2FS, CIFS, FAT, Ceph, NILFS.
+# EOPNOTSUPP is what a file system without them answers, so that copying programs go on without.
+_FILE_SYSTEM_IOCTLS = (0x58, 0x66, 0x76, 0x94, 0xF5, 0xCF, 0x72, 0x97, 0x6E)
+_FS_IOC_GETFLAGS = 0x80086601  # lsattr; reads only
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
 _SUPERVISOR_PID = 1
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
 _KILL, _ALLOW, _ERRNO = 0x80000000, 0x7FFF0000, 0x00050000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARGUMENTS = 0, 4, 16
 
 _Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, constant
@@ -99,7 +104,7 @@ def _denied_numbers(column: int) -> list[int]:
 def _argument_rules(column: int) -> Iterator[tuple[int, list[_Instruction]]]:
     """Calls that are refused for some arguments only: the number, and a block that ends in a verdict."""
     yield _CLONE[column], [_argument(0), (_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), *_verdict(errno.EPERM)]
-    yield _IOCTL[column], _refuse_if(1, (_TIOCSTI, _TIOCLINUX))
+    yield _IOCTL[column], _ioctl_rule()
     for socket in _SOCKETS:
         yield socket[column], _refuse_unless(0, _FAMILIES, errno.EAFNOSUPPORT)
     for call in _FIRST_ARGUMENT_IS_PID:
@@ -107,6 +112,13 @@ def _argument_rules(column: int) -> Iterator[tuple[int, list[_Instruction]]]:
     for call, every_process_of_user in ((_SETPRIORITY, _PRIO_USER), (_IOPRIO_SET, _IOPRIO_WHO_USER)):
         refuse_user = [_argument(0), (_EQUAL, 0, 1, every_process_of_user), _refusal(errno.EPERM)]
         yield call[column], [*refuse_user, *_refuse_if(1, (_SUPERVISOR_PID,))]
+
+
+def _ioctl_rule() -> list[_Instruction]:
+    lsattr: list[_Instruction] = [(_EQUAL, 0, 1, _FS_IOC_GETFLAGS), _ALLOWED]
+    terminal = _refuse_equal((_TIOCSTI, _TIOCLINUX), errno.EPERM)
+    owners = _refuse_equal(tuple(owner << 8 for owner in _FILE_SYSTEM_IOCTLS), errno.EOPNOTSUPP)
+    return [_argument(1), *lsattr, *terminal, (_AND, 0, 0, 0xFF00), *owners, _ALLOWED]
 
 
 def _argument(index: int) -> _Instruction:
@@ -123,10 +135,15 @@ def _verdict(number: int) -> list[_Instruction]:
 
 
 def _refuse_if(index: int, values: tuple[int, ...]) -> list[_Instruction]:
-    block = [_argument(index)]
+    return [_argument(index), *_refuse_equal(values, errno.EPERM), _ALLOWED]
+
+
+def _refuse_equal(values: tuple[int, ...], number: int) -> list[_Instruction]:
+    """For what is loaded; goes on behind when it is none of them."""
+    block: list[_Instruction] = []
     for left, value in zip(range(len(values) - 1, -1, -1), values, strict=True):
         block.append((_EQUAL, left, 0 if left else 1, value))
-    return block + _verdict(errno.EPERM)
+    return [*block, _refusal(number)]
 
 
 def _refuse_unless(index: int, values: tuple[int, ...], number: int) -> list[_Instruction]:

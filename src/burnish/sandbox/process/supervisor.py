@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 
 from burnish.sandbox.process import boxfiles, syscalls, wire
 from burnish.sandbox.process.interpreters import Interpreters
-from burnish.sandbox.process.limits import Meter, private_bytes
+from burnish.sandbox.process.limits import Meter, used_bytes
 from burnish.sandbox.process.processes import parents_of_all
 from burnish.sandbox.process.standstill import INSIST_MS, Standstill
 from burnish.sandbox.process.wire import Message
@@ -43,12 +43,17 @@ _SAMPLE_MEMORY_MS = 20.0
 class Command:
     """A running command of the owner."""
 
-    def __init__(self, request: int, pid: int, timeout_s: float) -> None:
-        self.request, self.pid = request, pid
-        self.started = time.monotonic()
+    def __init__(self, request: int, pid: int, started: float, timeout_s: float, cpu_before: float) -> None:
+        self.request, self.pid, self.started = request, pid, started
         self.deadline = self.started + timeout_s
-        self.timed_out = False
-        self.over_memory = False
+        self.cpu_before = cpu_before  # what all programs of the sandbox had used
+        self.was_alone = True
+        self.timed_out = self.over_memory = self.over_cpu = False
+
+    @property
+    def broken_limit(self) -> "str | None":
+        """For which it was ended."""
+        return "cpu" if self.over_cpu else "wall" if self.timed_out else "memory" if self.over_memory else None
 
 
 class Supervisor:
@@ -84,6 +89,7 @@ class Supervisor:
                     self._serve_one(*wire.receive(self._owner))
             self._end_overdue()
             self._end_hogs()
+            self._end_spenders()
 
     def _milliseconds_to_deadline(self) -> "float | None":
         deadlines = [command.deadline for command in self._running.values() if not command.timed_out]
@@ -92,6 +98,7 @@ class Supervisor:
         if not deadlines:
             return None if self._running or self._interpreters is None else self._interpreters.patience_ms
         left = max(0.0, (min(deadlines) - time.monotonic()) * 1000 + 1)
+        left = min(left, self._meter.cpu.patience_s() * 1000 + 1)
         return min(left, _SAMPLE_MEMORY_MS) if self._meter.samples_memory else left
 
     def _serve_one(self, message: Message, fds: "list[int]") -> None:
@@ -155,16 +162,17 @@ class Supervisor:
         """Starts a command. One that cannot be started is a result like any other, with the reason on its stderr."""
         if self._interpreters is not None and not self._running:  # the waiting one had its share of the peak
             self._meter.begin()
-        started = time.monotonic()
+        started, cpu_before = time.monotonic(), self._meter.cpu.begin()
         try:
             os.chdir(message["cwd"])
             pid = start()
         except (OSError, ValueError) as error:
             self._answer_not_started(message, error, stderr, time.monotonic() - started)
             return
-        command = Command(message["id"], pid, message["timeout_s"])
-        command.started, command.deadline = started, started + message["timeout_s"]
-        self._running[pid] = command
+        self._running[pid] = Command(message["id"], pid, started, message["timeout_s"], cpu_before)
+        if len(self._running) > 1:
+            for command in self._running.values():
+                command.was_alone = False
 
     def _spawn(self, argv: "list[str]", envs: "dict[str, str]", streams: "list[int]") -> int:
         actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(streams)]
@@ -215,7 +223,7 @@ class Supervisor:
         """All that a command's run does here, with one that cannot be started, before there is a sandbox."""
         self._serve_one(request, list(streams))
         self._reap()
-        self._finish(Command(request["id"], 0, request["timeout_s"]), 0, 0.0)
+        self._finish(Command(request["id"], 0, time.monotonic(), request["timeout_s"], self._meter.cpu.begin()), 0, 0.0)
         self._milliseconds_to_deadline()
         self._end_overdue()
         self._end_hogs()
@@ -248,10 +256,21 @@ class Supervisor:
 
     def _end_hogs(self) -> None:
         """Where no control group bounds the sum of all processes' memory: all commands end when it is too much."""
-        if self._meter.samples_memory and self._running and private_bytes(self._proc) > self._meter.memory_bytes:
+        if (
+            self._meter.samples_memory
+            and self._running
+            and used_bytes(self._proc, self._meter.memory_bytes) > self._meter.memory_bytes
+        ):
             for command in self._running.values():
                 command.over_memory = True
             os.kill(-1, signal.SIGKILL)
+
+    def _end_spenders(self) -> None:
+        """Commands that have used more CPU time than they may, with all they started. Overlapping ones count together:
+        whose a process is could be told by its descent only, which it can give up."""
+        for pid in self._meter.cpu.over({pid: command.cpu_before for pid, command in self._running.items()}):
+            self._running[pid].over_cpu = True
+            self._kill(self._running[pid])
 
     def _kill(self, command: Command) -> None:
         """Ends a command and all it started. Its answer goes out when it has been reaped."""
@@ -284,6 +303,8 @@ class Supervisor:
         else:
             num_left, cpu_s_left = self._kill_all_that_is_left()
             cpu_s += cpu_s_left
+            if command.was_alone and self._meter.cpu.is_exact:  # then also those are counted that nobody waited for
+                cpu_s = self._meter.cpu.since(command.cpu_before)
         answer: Message = {
             "id": command.request,
             "timed_out": command.timed_out,
@@ -296,9 +317,8 @@ class Supervisor:
             answer["signal"] = os.WTERMSIG(status)
         else:
             answer["code"] = os.WEXITSTATUS(status)
-        sampled = "memory" if command.over_memory else None
         limit = self._meter.limit_hit()
-        answer["limit"] = "wall" if command.timed_out else sampled or limit
+        answer["limit"] = command.broken_limit or limit
         answer["oom"] = self._meter.oom_killed
         wire.send(self._owner, answer)
         if not self._running:  # not when the next one starts, which somebody waits for

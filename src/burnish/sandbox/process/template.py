@@ -5,6 +5,7 @@ The host enters it and forgets the machine's root, so that a sandbox's mount nam
     /lower     the skeleton, lower layer of every sandbox's overlay: empty directories, links, /etc
     /bare      the same without the machine's programs, below an image
     /images    the image store, read-only
+    /shown     files that are bound over some in /proc, read-only; the host makes them in /made (shown.py)
     /system    what is bound over it, read-only: /usr, /dev, /etc (rootless), the interpreter's prefix
     /layers    the files of earlier sandboxes, each a mount of its own: layers between skeleton and upper (layers.py)
     /upper     mount point for a sandbox's own tmpfs (bytes and inodes limited), which holds the overlay's upper layer
@@ -73,7 +74,7 @@ def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> 
     etc = _collect_etc()
     syscalls.mount("tmpfs", _BUILD_AT, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.chdir(_BUILD_AT)
-    for name in ("lower", "bare", "images", "system", "layers", "upper", "box", "proc"):
+    for name in ("lower", "bare", "images", "system", "layers", "upper", "box", "proc", "made", "shown"):
         os.mkdir(name)
     _make_skeleton("lower", links, list(trees))
     _make_skeleton("bare", {}, [])
@@ -91,6 +92,7 @@ def build(prefixes: "list[str]", images: str, *, bind_etc_for: "int | None") -> 
         _write_etc({**etc, **accounts(bind_etc_for)}, "system/etc")
         _seal("system/etc", MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID)
         binds.append("etc")
+    syscalls.attach_mounts(_read_only("made"), "shown")
     syscalls.attach_mounts(proc, "proc")
     syscalls.enter_root(_BUILD_AT)
     # shared, so that layers mounted later also appear where a sandbox's namespace was already made
