@@ -329,6 +329,7 @@ class ProcessBackend:
     def _on_message(self, message: Message) -> None:
         if "gone" in message:
             self._forget(message["gone"], f"it ended unexpectedly: {describe_status(message['status'])}")
+            self._post({"op": "forget", "box": message["gone"]})
         elif "refused" in message:
             self._forget(message["refused"], f"create: {message['cause']}")
         elif (waiting := self._copies.get(message["copied"])) is not None and not waiting.done():
