@@ -258,6 +258,27 @@ async def test_a_cancelled_snapshot_does_not_spoil_the_next(backend: ProcessBack
             assert (await other.commands.run("true")).ok
 
 
+async def test_a_host_that_is_behind_does_not_change_the_user(backend: ProcessBackend) -> None:
+    """A life that became a snapshot ends at once; its files must keep their owner until the host hears of them."""
+    async with await backend.create(limits=SMALL) as box:
+        await box.files.write("mine", "x")
+        user = (await box.commands.run("id -u")).stdout
+        assert backend.host_pid is not None
+        [supervisor] = supervisors_of(backend.host_pid)
+        os.kill(backend.host_pid, signal.SIGSTOP)
+        for _ in range(5):
+            backend._post({"op": "kill", "box": "of no sandbox"})
+        taking = asyncio.create_task(box.snapshot())
+        for _ in range(1000):
+            if supervisor not in children_of(backend.host_pid):
+                break
+            await asyncio.sleep(0.01)
+        os.kill(backend.host_pid, signal.SIGCONT)
+        async with await taking:
+            assert (await box.commands.run("id -u")).stdout == user
+            assert (await box.commands.run("echo more >> mine")).ok
+
+
 async def test_one_host_follows_one_that_died(backend: ProcessBackend) -> None:
     assert backend.host_pid is not None
     before = set(children_of(os.getpid()))

@@ -148,7 +148,7 @@ for top in ("/proc/sys", "/proc/irq", "/proc/bus", "/proc/scsi", "/proc/acpi", "
     for folder, _, names in os.walk(top) if os.path.isdir(top) else [("", [], [top])]:
         for name in names:
             path = os.path.join(folder, name)
-            if not os.path.islink(path):
+            if os.path.isfile(path) and not os.path.islink(path) or top.startswith("/dev"):  # no device that masks one
                 attempt(path, lambda: os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK)))
 for path in ("/proc/kcore", "/proc/kmsg", "/proc/kpagecount", "/proc/kpageflags", "/dev/mem", "/dev/kmsg", "/dev/port"):
     attempt("read " + path, lambda: os.read(os.open(path, os.O_RDONLY | os.O_NONBLOCK), 1))

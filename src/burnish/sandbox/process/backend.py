@@ -327,6 +327,7 @@ class ProcessBackend:
     def _on_message(self, message: Message) -> None:
         if "gone" in message:
             self._forget(message["gone"], f"it ended unexpectedly: {describe_status(message['status'])}")
+            self._post({"op": "forget", "box": message["gone"]})
         elif "refused" in message:
             self._forget(message["refused"], f"create: {message['cause']}")
         else:

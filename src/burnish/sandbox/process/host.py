@@ -9,6 +9,7 @@ Requests:
     {"op": "create", "box", "family", "stack", "image", "memory_bytes", "num_pids", "disk_bytes", "num_cpus", "cpu_s",
         "proxied"} + the sandbox's end of a socket
     {"op": "kill", "box"}
+    {"op": "forget", "box"}   it is gone, and everything that was to be kept of it was said before
     {"op": "free", "box"}     its supervisor is late: ends what may keep it (see unstarted.py)
     {"op": "keep", "layer", "family"} + descriptor    the files of a sandbox become a layer (see layers.py)
     {"op": "work", "job", "kind", ...} + descriptor    long work on layers (see work.py)
@@ -97,6 +98,7 @@ class Host:
         self._numbers = itertools.count()
         self._boxes: dict[int, _Box] = {}  # by pid
         self._pids: dict[str, int] = {}
+        self._ended: dict[str, str] = {}  # name -> family, until the owner has heard of it
         self._to_remove: list[tuple[_Box, int, float]] = []  # status, when to give up
         lifeline, self._lifeline_end = os.pipe()
         self._nursery = Nursery(
@@ -178,6 +180,8 @@ class Host:
             elif operation == "free":
                 if message["box"] in self._pids:
                     end_unstarted(self._pids[message["box"]])
+            elif operation == "forget":
+                self._uids.give_back(self._ended.pop(message["box"]))
             elif operation == "keep":  # who is made over a layer that is not there fails, and says so
                 self._layers.keep(message["layer"], message["family"], fds[0])
             elif operation == "work":
@@ -314,7 +318,7 @@ class Host:
             if pid in self._boxes:
                 box = self._boxes.pop(pid)
                 if box.name:
-                    self._uids.give_back(box.family)
+                    self._ended[box.name] = box.family
                     del self._pids[box.name]
             else:
                 (child,) = (child for child in self._unborn if child.pid == pid)
