@@ -4,7 +4,9 @@ import os
 import resource
 import socket
 import stat
-from collections.abc import Callable
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,8 +43,16 @@ def few_descriptors(work: Callable[[], object]) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_depth_beyond_recursion_descriptors_and_paths(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+@pytest.fixture
+def deep_path() -> Iterator[Path]:
+    """For trees that pytest's own clean-up would not get to the bottom of."""
+    path = tempfile.mkdtemp(prefix="burnish-deep-")
+    yield Path(path)
+    subprocess.run(["rm", "-rf", path], check=True)
+
+
+def test_depth_beyond_recursion_descriptors_and_paths(deep_path: Path) -> None:
+    source = deep_path / "source"
     source.mkdir()
     here = os.open(source, trees.FOLDER)
     for _ in range(1500):
@@ -51,8 +61,8 @@ def test_depth_beyond_recursion_descriptors_and_paths(tmp_path: Path) -> None:
         os.close(above)
     os.close(os.open("deepest", os.O_CREAT | os.O_WRONLY, dir_fd=here))
     os.close(here)
-    few_descriptors(lambda: copied(source, tmp_path))
-    opened = os.open(tmp_path / "copy", trees.FOLDER)
+    few_descriptors(lambda: copied(source, deep_path))
+    opened = os.open(deep_path / "copy", trees.FOLDER)
     names = [name for kind, _, name, _ in trees.walk(opened) if kind != trees.LEAVE]
     os.close(opened)
     assert names == ["", *["deeper"] * 1500, "deepest"]

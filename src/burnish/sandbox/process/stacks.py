@@ -103,7 +103,6 @@ class Stacks:
                     )  # fmt: skip
                     disk_bytes -= used
                     self.table.weigh(layer, used)
-                    self._exports.know(layer, part.digest, part.num_bytes)
             if host.death is not None:
                 raise SandboxError(f"import of snapshot {name}: the sandbox host died meanwhile")
             return ProcessSnapshot(tuple(made), family, base, self.table, was_live=False)
