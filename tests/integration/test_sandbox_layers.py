@@ -1,6 +1,7 @@
 """Stacks of layers and jobs on them, with a real host."""
 
 import asyncio
+import os
 import resource
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator
