@@ -142,6 +142,9 @@ call("ptrace", (101, 117), 0x4206, 1, 0, 0)
 SETTINGS = (
     _PRELUDE
     + """
+def read_something(path):
+    if not os.read(os.open(path, os.O_RDONLY | os.O_NONBLOCK), 1):
+        raise OSError("masked by what is empty")
 for top in ("/proc/sys", "/proc/irq", "/proc/bus", "/proc/scsi", "/proc/acpi", "/proc/fs", "/proc/driver",
             "/proc/sysrq-trigger", "/proc/kcore", "/proc/kmsg", "/proc/kpagecount", "/proc/mtrr", "/proc/latency_stats",
             "/proc/timer_list", "/sys", "/dev/mem", "/dev/kmsg", "/dev/port"):
@@ -151,7 +154,7 @@ for top in ("/proc/sys", "/proc/irq", "/proc/bus", "/proc/scsi", "/proc/acpi", "
             if os.path.isfile(path) and not os.path.islink(path) or top.startswith("/dev"):  # no device that masks one
                 attempt(path, lambda: os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK)))
 for path in ("/proc/kcore", "/proc/kmsg", "/proc/kpagecount", "/proc/kpageflags", "/dev/mem", "/dev/kmsg", "/dev/port"):
-    attempt("read " + path, lambda: os.read(os.open(path, os.O_RDONLY | os.O_NONBLOCK), 1))
+    attempt("read " + path, read_something, path)
 attempt("write ns_last_pid", lambda: os.write(os.open("/proc/sys/kernel/ns_last_pid", os.O_WRONLY), b"1"))
 # everybody may open that one, and nobody may write it without a capability
 opened = {path: 0 for path, number in answers.items() if number == 0 and path != "/proc/sys/kernel/ns_last_pid"}
