@@ -15,6 +15,7 @@ from burnish.sandbox.audited import trajectory
 from burnish.sandbox.base import HOST_IMAGE, Level, OnNetwork, SandboxBackend, SandboxBox, Snapshot
 from burnish.sandbox.fleet.box import FleetBox
 from burnish.sandbox.fleet.lease import Clock, Lease, require_positive
+from burnish.sandbox.fleet.listing import Listing
 from burnish.sandbox.fleet.places import Places
 from burnish.sandbox.network import NetworkPolicy
 from burnish.types import Limits
@@ -40,6 +41,7 @@ class Fleet:
         idle_timeout_s: float | None = None,
         wait_s: float = WAIT_S,
         retries: int = RETRIES,
+        listed: bool = False,
         clock: Clock = time.monotonic,
     ) -> None:
         """Raises UserError for a number out of range.
@@ -51,6 +53,7 @@ class Fleet:
             idle_timeout_s: how long a sandbox may go without a command or file operation; None is no end.
             wait_s: how long a creation waits for a place.
             retries: of a creation that failed with a SandboxError.
+            listed: whether `burnish sandbox ls` shows its sandboxes, and its other verbs reach them.
             clock: seconds; for tests.
         """
         require_positive(ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, wait_s=wait_s)
@@ -60,6 +63,7 @@ class Fleet:
         self._places = Places(max_live)
         self._boxes: dict[str, FleetBox] = {}
         self._killing: set[asyncio.Task[None]] = set()
+        self._listing = Listing(lambda: self.boxes) if listed else None
         self._is_closed = False
 
     @property
@@ -95,6 +99,9 @@ class Fleet:
         Raises SandboxError also when no place is free in time.
         """
         lease = self._lease(ttl_s or self._ttl_s, idle_timeout_s or self._idle_timeout_s)
+        self._check_open()
+        if self._listing is not None:
+            await self._listing.start()
         await self._places.take(1, wait_s=self._wait_s)
         try:
             self._check_open()
@@ -136,6 +143,7 @@ class Fleet:
     def forget(self, box: FleetBox) -> None:
         """For its sandboxes: one has ended. Idempotent."""
         if self._boxes.pop(box.id, None) is not None:
+            self._changed()
             self.watch(box)
             self._places.give_back(1)
 
@@ -147,6 +155,8 @@ class Fleet:
     async def close(self) -> None:
         """Ends every sandbox and the backend. Idempotent."""
         self._is_closed = True
+        if self._listing is not None:
+            await self._listing.close()
         await asyncio.gather(*self._killing, return_exceptions=True)
         try:
             await self._backend.close()
@@ -164,12 +174,17 @@ class Fleet:
         if self._is_closed:
             raise SandboxError("the sandbox backend was closed")
 
+    def _changed(self) -> None:
+        if self._listing is not None:
+            self._listing.changed()
+
     def _lease(self, ttl_s: float | None, idle_timeout_s: float | None) -> Lease:
         return Lease(ttl_s=ttl_s, idle_timeout_s=idle_timeout_s, clock=self._clock)
 
     def _adopt(self, inner: SandboxBox, lease: Lease, origin: str) -> FleetBox:
         box = FleetBox(inner, self, lease, origin=origin, trajectory=trajectory.get())
         self._boxes[box.id] = box
+        self._changed()
         self.watch(box)
         return box
 
