@@ -30,7 +30,7 @@ from burnish.sandbox.fleet.records import address
 
 MAX_REQUEST_BYTES = 1 << 20
 _MAX_PEERS = 16
-_HEAR_S, _TELL_S = 5.0, 30.0
+_HEAR_S, _TELL_S, _LAST_WORDS_S = 5.0, 30.0, 0.5
 ANSWER_S = 120.0  # beside the wall limit of a command
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
@@ -57,10 +57,12 @@ class ControlServer:
             raise
 
     async def close(self) -> None:
-        """Gives up what is under way. Idempotent."""
+        """Gives up what is not done in a moment. Idempotent."""
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._peers:  # one of them may have ended the owner's work and be about to say so
+            await asyncio.wait(self._peers, timeout=_LAST_WORDS_S)
         for task in self._peers:
             task.cancel()
         await asyncio.gather(*self._peers, return_exceptions=True)

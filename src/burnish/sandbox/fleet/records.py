@@ -142,11 +142,13 @@ def read(folder: int, owner: OwnerName) -> Record | None:
         descriptor = os.open(f"{owner}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_size > MAX_RECORD_BYTES:
             return None
-        data = file.read(MAX_RECORD_BYTES + 1)
+        data = os.read(descriptor, MAX_RECORD_BYTES)
+    finally:
+        os.close(descriptor)
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
