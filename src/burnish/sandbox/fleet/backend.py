@@ -98,7 +98,10 @@ class Fleet:
 
         Raises SandboxError also when no place is free in time.
         """
-        lease = self._lease(ttl_s or self._ttl_s, idle_timeout_s or self._idle_timeout_s)
+        lease = self._lease(
+            self._ttl_s if ttl_s is None else ttl_s,
+            self._idle_timeout_s if idle_timeout_s is None else idle_timeout_s,
+        )
         self._check_open()
         if self._listing is not None:
             await self._listing.start()

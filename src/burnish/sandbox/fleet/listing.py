@@ -30,7 +30,6 @@ class Listing:
         async with self._starting:
             if self._has_started:
                 return
-            self._has_started = True
             try:
                 folder = self._stack.enter_context(records.opened(records.registry_dir(), make=True))
                 records.reap(folder)
@@ -41,7 +40,12 @@ class Listing:
                 self._stack.push_async_callback(server.close)
                 self._folder = folder
             except (OSError, RuntimeError, UserError) as error:
-                await self._give_up(error)
+                await self._stack.aclose()
+                emit("sandbox.unlisted", cause=str(error))
+            except BaseException:  # cancelled: the next creation lists
+                await self._stack.aclose()
+                raise
+            self._has_started = True
 
     def changed(self) -> None:
         """Sandboxes came or went: the record follows in a moment."""
@@ -65,7 +69,3 @@ class Listing:
         except OSError as error:  # a full disk; the socket still tells
             self._folder = None
             emit("sandbox.unlisted", cause=str(error))
-
-    async def _give_up(self, error: Exception) -> None:
-        await self._stack.aclose()
-        emit("sandbox.unlisted", cause=str(error))
