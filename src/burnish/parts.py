@@ -123,7 +123,7 @@ async def open_parts(
     renderer = ChatRenderer(load_tokenizer(model_dir))
     start_engine = partial(start_local_engine, config=config, log_path=logs / "engine.log")
     async with AsyncExitStack() as stack:
-        backend = make_backend(config.sandbox.backend, audit=logs / "sandbox-audit.jsonl")
+        backend = make_backend(config.sandbox.backend, audit=logs / "sandbox-audit.jsonl", listed=True)
         stack.push_async_callback(backend.close)
         for tasks in (inputs.train, inputs.heldout):
             await require_network(backend, tasks)

@@ -103,7 +103,10 @@ class SyntheticRun:
         if step == 9:
             self.add("starved", num_groups=6, version=8)
         self.add("engine.stats", running=31, waiting=4, num_generated_tokens=4000 * step, tokens_per_s=410.5)
+        self.add("sandbox.retry", cause="create: no sandbox within 20 s", retry=1)
         self.add("sandbox.create", id=f"s{step}")
+        self.add("sandbox.expire", id=f"s{step - 8}", clock="ttl_s", limit_s=600.0)
+        self.add("sandbox.unlisted", cause="Permission denied")
         self.add("sandbox.kill", id=f"s{step - 8}")
         reward = skill + rng.gauss(0, 0.07)
         rollout_s, learn_s = 9.5 + rng.random() * 3, 5.5 + rng.random()

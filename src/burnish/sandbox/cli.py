@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from burnish.sandbox.fleet import cli as fleet
+from burnish.sandbox.fleet import client
 from burnish.types import Limits
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ SHELL_S = 7 * 24 * 3600.0
 sandbox_app = typer.Typer(no_args_is_help=True, help="Run programs confined, and look after sandboxes.")
 audit_app = typer.Typer(no_args_is_help=True, help="Look at audit logs.")
 sandbox_app.add_typer(audit_app, name="audit")
+sandbox_app.command("ls")(fleet.list_sandboxes)
+for _verb in (fleet.kill, fleet.fork, fleet.snapshot):
+    sandbox_app.command()(_verb)
 
 _Backend = Annotated[Literal["process", "gvisor", "memory"], typer.Option(help="Which backend.")]
 
@@ -77,7 +82,7 @@ async def _run_once(
 ) -> "ExecResult":
     from burnish.sandbox import make_backend
 
-    made = make_backend(backend, audit=audit)
+    made = make_backend(backend, audit=audit, listed=True)
     try:
         async with await made.create(limits=limits, network=network, image=image) as box:
             for name, data in files.items():
@@ -127,7 +132,7 @@ async def _shell(image: str, limits: Limits, network: "NetworkPolicy | None") ->
 
 @sandbox_app.command("gc")
 def collect_garbage() -> None:
-    """Remove what the hosts of killed owners left: control groups without processes, and unnamed images.
+    """Remove what the hosts of killed owners left: control groups without processes, records, unnamed images.
 
     The next run would do it too. Processes, mounts and files of sandboxes end with their owner, whatever ends it.
     """
@@ -135,7 +140,34 @@ def collect_garbage() -> None:
     from burnish.sandbox.process import cgroups
 
     typer.echo(f"control groups removed: {cgroups.reap_dead()}")
+    typer.echo(f"records removed: {client.reap()}")
     ImageStore().sweep()
+
+
+@sandbox_app.command()
+def bench(
+    backend: _Backend = "process",
+    rounds: Annotated[int, typer.Option(min=2, help="How often.")] = 50,
+) -> None:
+    """Measure what sandboxes cost here: create, exec, fork, restore; milliseconds."""
+    from burnish.sandbox.fleet.bench import p50_p99
+
+    times = asyncio.run(_bench(backend, rounds))
+    typer.echo(f"{'':<10} {'p50 ms':>8} {'p99 ms':>8}   ({backend}, {rounds} rounds)")
+    for name, seconds in times.items():
+        p50, p99 = p50_p99(seconds)
+        typer.echo(f"{name:<10} {p50 * 1e3:>8.2f} {p99 * 1e3:>8.2f}")
+
+
+async def _bench(backend: str, rounds: int) -> dict[str, list[float]]:
+    from burnish.sandbox import make_backend
+    from burnish.sandbox.fleet.bench import measure
+
+    made = make_backend(backend)
+    try:
+        return await measure(made, num_rounds=rounds)
+    finally:
+        await made.close()
 
 
 @audit_app.command("verify")

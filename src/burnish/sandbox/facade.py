@@ -11,6 +11,7 @@ from burnish.errors import SandboxError, UserError
 from burnish.sandbox.audit import AuditLog
 from burnish.sandbox.audited import AuditedBackend
 from burnish.sandbox.base import Commands, ExecResult, Files, Language, SandboxBackend, SandboxBox, Snapshot
+from burnish.sandbox.fleet.backend import Fleet
 from burnish.sandbox.memory import MemoryBackend
 from burnish.sandbox.network import NetworkPolicy
 from burnish.sandbox.oci.backend import OciBackend
@@ -26,19 +27,22 @@ _BACKENDS: dict[str, Callable[[], SandboxBackend]] = {
 }
 
 
-def make_backend(name: str, *, audit: Path | None = None) -> SandboxBackend:
+def make_backend(name: str, *, audit: Path | None = None, listed: bool = False) -> SandboxBackend:
     """A new backend: "process", "gvisor" or "memory". Close it when done.
 
     Args:
         name: which.
         audit: an audit log to append to; None records nothing.
+        listed: as a `Fleet`, whose sandboxes `burnish sandbox ls` shows.
 
     Raises UserError for another name, and what `AuditLog` raises.
     """
     if name not in _BACKENDS:
         raise UserError(f"no sandbox backend {name!r}", fix=f"use one of: {', '.join(sorted(_BACKENDS))}")
     backend = _BACKENDS[name]()
-    return backend if audit is None else AuditedBackend(backend, AuditLog(audit))
+    if audit is not None:
+        backend = AuditedBackend(backend, AuditLog(audit))
+    return Fleet(backend, listed=True) if listed else backend
 
 
 class _Shared:
