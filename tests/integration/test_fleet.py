@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from burnish.sandbox import make_backend
 from burnish.sandbox.audited import trajectory
 from burnish.sandbox.fleet import client, records
 from burnish.sandbox.fleet.backend import Fleet
+from burnish.sandbox.process.cgroups import start_time
 from burnish.testing import MemoryBackend
+from burnish.types import Limits
 
 OWNER = """
 import asyncio, sys
@@ -48,7 +52,7 @@ Start = Callable[..., tuple[subprocess.Popen[str], str]]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("BURNISH_CACHE", str(tmp_path))
     return records.registry_dir()
 
 
@@ -84,8 +88,9 @@ def let_everybody_in(path: Path) -> None:
     path.chmod(0o777)
 
 
-def burnish(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "burnish", "sandbox", *words], capture_output=True, text=True)
+def burnish(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "burnish", "sandbox", *words]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True)
 
 
 def listed() -> dict[str, Any]:
@@ -143,11 +148,13 @@ async def test_a_listed_fleet_cleans_up_and_tells_whom_it_serves(folder: Path) -
     [b"", b"\n", b"[]\n", b"{\n", b'{"op": "burn"}\n', b'{"op": "kill"}\n', b"[" * 100_000 + b"\n", b"x" * (2 << 20),
      b'{"op": "fork", "id": "memory-0", "argv": "ls"}\n', b'{"op": "snapshot", "id": "memory-0"}\n'],
 )  # fmt: skip
-async def test_what_a_peer_says_does_not_reach_the_owner(folder: Path, line: bytes) -> None:
+async def test_what_a_peer_says_does_not_reach_the_owner(
+    folder: Path, line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with Fleet(MemoryBackend(), listed=True) as fleet:
         box = await fleet.create()
-        path = socket_in(folder)
-        reader, writer = await asyncio.open_unix_connection(str(path))
+        monkeypatch.chdir(folder)  # a path may be too long for a socket
+        reader, writer = await asyncio.open_unix_connection(socket_in(folder).name)
         writer.write(line)
         if not line:
             writer.close()
@@ -191,3 +198,101 @@ async def test_another_user_gets_no_answer(folder: Path, monkeypatch: pytest.Mon
             answer = await reader.read()
         writer.close()
         assert answer == b""
+
+
+@pytest.mark.namespaces
+async def test_a_sandbox_with_a_full_disk_can_be_saved(tmp_path: Path) -> None:
+    """In parts, and with room of the copy's own for the tar."""
+    limits = Limits(disk_bytes=16 << 20, wall_s=30.0)
+    backend = make_backend("process", listed=True)
+    try:
+        box = await backend.create(limits=limits)
+        await box.commands.run("cat /dev/urandom > large; cksum < large")
+        total = (await box.commands.run("cksum < large")).stdout
+        archive = tmp_path / "files.tar"
+        with archive.open("wb") as file:
+            size = await asyncio.to_thread(client.download, box.id, file.write)
+    finally:
+        await backend.close()
+    assert size == archive.stat().st_size > limits.disk_bytes // 2
+    with tarfile.open(archive) as tar:
+        content = tar.extractfile("./large")
+        assert content is not None
+        checked = await asyncio.to_thread(subprocess.run, ["cksum"], input=content.read(), capture_output=True)
+    assert checked.stdout == total
+
+
+@pytest.mark.namespaces
+def test_shell_lines_run_in_a_copy(start: Start) -> None:
+    _, id = start("t/1", "process")
+    done = burnish("fork", id, stdin="cat a.txt; echo; pwd; exit 3\n")
+    assert (done.returncode, done.stdout) == (3, "of the original\n/home/agent\n"), done.stderr
+    assert burnish("fork", id, "--", "cat", stdin="passed on").stdout == "passed on"
+    assert "more than" in burnish("fork", id, "--", "cat", stdin="x" * (600 << 10)).stderr
+
+
+async def test_the_audit_log_says_for_whom_a_sandbox_was_that_a_terminal_ended(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "audit.jsonl"
+    backend = make_backend("memory", audit=log, listed=True)
+    boxes = []
+    for name in ("t/1", "t/2"):
+        trajectory.set(name)
+        boxes.append(await backend.create())
+    await asyncio.to_thread(client.ask, boxes[1].id, "kill")
+    await backend.close()
+    lines = map(json.loads, (await asyncio.to_thread(log.read_text)).splitlines())
+    (kill,) = [line for line in lines if line["event"] == "kill"]
+    assert (kill["sandbox"], kill["trajectory"]) == (boxes[1].id, "t/2")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a pid namespace needs root")
+def test_who_is_of_another_pid_namespace_gets_no_answer(start: Start, folder: Path) -> None:
+    """As every program in a sandbox is, which without privileges has our user id."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("no unshare(1)")
+    start("t/1")
+    script = (
+        "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n"
+        'try:\n    s.sendall(b\'{"op": "list"}\\n\'); print(len(s.recv(9)))\n'
+        "except OSError:\n    print(0)\n"
+    )
+    for namespace, heard in (("--pid", "0"), ("--mount", "9")):
+        command = [unshare, namespace, "--fork", sys.executable, "-c", script, socket_in(folder).name]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert done.stdout.strip() == heard, done.stderr
+
+
+@pytest.mark.namespaces
+async def test_no_program_in_a_sandbox_sees_the_folder(folder: Path) -> None:
+    backend = make_backend("process", listed=True)
+    try:
+        box = await backend.create()
+        assert await asyncio.to_thread(folder.is_dir)
+        found = await box.commands.run(["ls", str(folder), str(socket_in(folder))])
+    finally:
+        await backend.close()
+    assert found.stdout == b"" and found.stderr.count(b"No such file or directory") == 2, found
+
+
+@pytest.mark.namespaces
+def test_a_host_that_was_stopped_is_ended_by_gc(start: Start) -> None:
+    owner, id = start("t/1", "process")
+    host = int(id.split("-")[1])
+    started = start_time(host)
+    os.kill(host, signal.SIGSTOP)
+    owner.kill()
+    owner.wait()
+    assert start_time(host) == started
+    assert "stopped hosts of dead owners ended: 1" in burnish("gc").stdout
+    deadline = time.monotonic() + 10
+    while start_time(host) == started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert start_time(host) != started
+
+
+@pytest.mark.namespaces
+def test_gc_ends_no_host_of_a_living_owner(start: Start) -> None:
+    _, id = start("t/1", "process")
+    assert "hosts" not in burnish("gc").stdout
+    assert burnish("fork", id, "--", "cat", "a.txt").stdout == "of the original"

@@ -16,7 +16,7 @@ SANDBOX = {"id": "a", "created": 1.0, "image": "host", "limits": {}, "trajectory
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("BURNISH_CACHE", str(tmp_path))
     made = records.registry_dir()
     made.mkdir(mode=0o700)
     return made
@@ -57,6 +57,22 @@ def test_the_same_pid_with_another_start_time_is_a_dead_owner(folder: Path) -> N
     assert [found.owner for found in client.find_all()] == [here]
     assert client.reap() == 1
     assert {path.name for path in folder.iterdir()} == {f"{here}.json", f"{elsewhere}.json"}
+
+
+def test_the_same_pid_of_another_machine_is_left_alone_until_it_has_long_been_silent(folder: Path) -> None:
+    """With one home on several machines, whose pid namespaces all have the same number."""
+    other = replace(OwnerName.here(), boot="00000000", start_time=1)
+    with records.opened(folder, make=True) as descriptor:
+        records.write(descriptor, other, [SANDBOX])
+    assert not other.is_alive and not other.is_dead
+    assert client.find_all() == [] and client.reap() == 0
+    os.utime(folder / f"{other}.json", (1.0, 1.0))
+    assert client.reap() == 1 and list(folder.iterdir()) == []
+
+
+def test_a_login_that_ends_takes_no_record_with_it(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/12345")
+    assert records.registry_dir() == folder
 
 
 @pytest.mark.parametrize(
@@ -103,10 +119,10 @@ def test_a_folder_that_is_not_ours_alone_is_refused(folder: Path, tmp_path: Path
         folder.symlink_to(tmp_path / "real")
     else:
         folder.chmod(0o755)
-    with pytest.raises(UserError, match="burnish"):
+    with pytest.raises(UserError, match="set BURNISH_CACHE"):
         client.find_all()
 
 
 def test_without_a_folder_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("BURNISH_CACHE", str(tmp_path))
     assert client.find_all() == [] and client.reap() == 0

@@ -134,11 +134,14 @@ async def _shell(image: str, limits: Limits, network: "NetworkPolicy | None") ->
 def collect_garbage() -> None:
     """Remove what the hosts of killed owners left: control groups without processes, records, unnamed images.
 
-    The next run would do it too. Processes, mounts and files of sandboxes end with their owner, whatever ends it.
+    The next run would do it too. Processes, mounts and files of sandboxes end with their owner, whatever ends it; a
+    host that somebody had stopped, and that so could not, is ended here.
     """
     from burnish.sandbox.images import ImageStore
-    from burnish.sandbox.process import cgroups
+    from burnish.sandbox.process import cgroups, orphans
 
+    if num_ended := orphans.end_orphans():
+        typer.echo(f"stopped hosts of dead owners ended: {num_ended}")
     typer.echo(f"control groups removed: {cgroups.reap_dead()}")
     typer.echo(f"records removed: {client.reap()}")
     ImageStore().sweep()

@@ -72,7 +72,7 @@ class Fleet:
         self._places = Places(max_live)
         self._boxes: dict[str, FleetBox] = {}
         self._killing: set[asyncio.Task[None]] = set()
-        self._listing = Listing(lambda: self.boxes) if listed else None
+        self._listing = Listing(self) if listed else None
         self._is_closed = False
 
     @property
@@ -87,6 +87,11 @@ class Fleet:
     def boxes(self) -> Sequence[FleetBox]:
         """Those that live, oldest first."""
         return tuple(self._boxes.values())
+
+    @property
+    def backend(self) -> SandboxBackend:
+        """What the sandboxes are made of."""
+        return self._backend
 
     async def capabilities(self) -> frozenset[str]:
         return await self._backend.capabilities()
@@ -237,5 +242,6 @@ class Fleet:
 
 
 async def _kill(box: FleetBox) -> None:
+    trajectory.set(box.trajectory)  # of this task, which any other one may have begun
     with contextlib.suppress(SandboxError):  # not reclaimed in time; the host goes on trying
         await box.kill()

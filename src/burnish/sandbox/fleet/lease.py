@@ -46,6 +46,11 @@ class Lease:
         """What the clocks are held against."""
         return {"ttl_s": self._ttl_s, "idle_timeout_s": self._idle_timeout_s}
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the last use ended; 0 while it is in use."""
+        return 0.0 if self._num_uses else self._clock() - self._last_used
+
     def left_s(self) -> float | None:
         """Seconds until a clock may run out, as it looks now; None when none ever does."""
         ends = [end for end in self._ends().values() if end is not None]

@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
 
 from burnish.errors import UserError
 from burnish.observe.emit import emit
 from burnish.sandbox.fleet import records
-from burnish.sandbox.fleet.box import FleetBox
-from burnish.sandbox.fleet.control import ControlServer, describe
+from burnish.sandbox.fleet.control import ControlServer, Served, describe
 
 _WRITE_AFTER_S = 0.05  # hundreds of changes a second make a few writes
 
@@ -16,8 +14,8 @@ _WRITE_AFTER_S = 0.05  # hundreds of changes a second make a few writes
 class Listing:
     """From `start` to `close`. It serves people: when it fails the work goes on, and an event says so."""
 
-    def __init__(self, boxes: Callable[[], Sequence[FleetBox]]) -> None:
-        self._boxes = boxes
+    def __init__(self, fleet: Served) -> None:
+        self._fleet = fleet
         self._owner = records.OwnerName.here()
         self._stack = contextlib.AsyncExitStack()
         self._folder: int | None = None
@@ -35,7 +33,7 @@ class Listing:
                 records.reap(folder)
                 self._stack.callback(records.remove, folder, self._owner)
                 records.write(folder, self._owner, [])
-                server = ControlServer(folder, f"{self._owner}.sock", self._boxes)
+                server = ControlServer(folder, f"{self._owner}.sock", self._fleet)
                 await server.start()
                 self._stack.push_async_callback(server.close)
                 self._folder = folder
@@ -65,7 +63,7 @@ class Listing:
         if self._folder is None:
             return
         try:
-            records.write(self._folder, self._owner, [describe(box) for box in self._boxes()])
+            records.write(self._folder, self._owner, [describe(box) for box in self._fleet.boxes])
         except OSError as error:  # a full disk; the socket still tells
             self._folder = None
             emit("sandbox.unlisted", cause=str(error))

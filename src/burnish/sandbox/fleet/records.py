@@ -1,18 +1,22 @@
 """Which sandboxes there are on this machine: one small file per owner, in a folder of the user's own.
 
-`$XDG_RUNTIME_DIR/burnish`, or `run` in the cache folder where there is no such directory. A file is named after its
-owner's pid namespace, pid, start time and a number, and an owner counts as alive by (pid, start time), never by its pid
-alone. What is torn, not ours or not a plain file is nobody's record. Nothing here follows a link.
+`run` in the cache folder, and not the runtime directory of a login: that one is removed when its user logs out, while
+a training goes on. A file is named after its owner's boot of the machine, pid namespace, pid, start time and a number,
+and an owner counts as alive by (pid, start time), never by its pid alone; one of another boot, which may be another
+machine with the same home, or of another pid namespace cannot be judged, and is forgotten after a month of silence.
+What is torn, not ours or not a plain file is nobody's record. Nothing here follows a link.
 
 No record keeps a sandbox alive: sandboxes end with their owner, whatever ends it.
 """
 
 import contextlib
+import functools
 import itertools
 import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,48 +27,60 @@ from burnish.sandbox.images.location import default_store_dir
 from burnish.sandbox.process.cgroups import start_time
 
 MAX_RECORD_BYTES = 4 << 20
-_NAME = re.compile(r"(\d{1,20})-(\d{1,10})-(\d{1,20})-(\d{1,10})\.(json|sock|new)", re.ASCII)
+_FORGOTTEN_S = 30 * 24 * 3600.0
+_NAME = re.compile(r"([0-9a-f]{8})-(\d{1,20})-(\d{1,10})-(\d{1,20})-(\d{1,10})\.(json|sock|new)", re.ASCII)
 _numbers = itertools.count()
 
 
 def registry_dir() -> Path:
     """Where the records lie."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "burnish" if runtime else default_store_dir().parent / "run"
+    return default_store_dir().parent / "run"
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class OwnerName:
-    """Whose a record is. Example: OwnerName(4026531836, 4711, 123456, 0)"""
+    """Whose a record is. Example: OwnerName("3f0c1a2b", 4026531836, 4711, 123456, 0)"""
 
+    boot: str  # of the machine; pid namespaces have the same numbers on all of them
     pid_namespace: int
     pid: int
     start_time: int  # clock ticks after boot
     number: int  # of the owners in one process
 
     def __str__(self) -> str:
-        return f"{self.pid_namespace}-{self.pid}-{self.start_time}-{self.number}"
+        return f"{self.boot}-{self.pid_namespace}-{self.pid}-{self.start_time}-{self.number}"
 
     @classmethod
     def here(cls) -> "OwnerName":
         """A new one for this process."""
         started = start_time(os.getpid())
         assert started is not None
-        return cls(_own_namespace(), os.getpid(), started, next(_numbers))
+        return cls(_own_boot(), own_namespace(), os.getpid(), started, next(_numbers))
 
     @property
     def is_alive(self) -> bool:
         """Whether the process is there, and is that one."""
-        return self.pid_namespace == _own_namespace() and start_time(self.pid) == self.start_time
+        return self.is_here and start_time(self.pid) == self.start_time
 
     @property
     def is_dead(self) -> bool:
-        """Not the opposite of alive: the life of another pid namespace cannot be judged from here."""
-        return self.pid_namespace == _own_namespace() and start_time(self.pid) != self.start_time
+        """Not the opposite of alive: the life of another boot or pid namespace cannot be judged from here."""
+        return self.is_here and start_time(self.pid) != self.start_time
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its pid means anything to us."""
+        return (self.boot, self.pid_namespace) == (_own_boot(), own_namespace())
 
 
-def _own_namespace() -> int:
+def own_namespace() -> int:
+    """The number of this process's pid namespace."""
     return Path("/proc/self/ns/pid").stat().st_ino
+
+
+@functools.cache
+def _own_boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:8]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,7 +117,7 @@ def opened(folder: Path, *, make: bool) -> Iterator[int]:
         os.close(descriptor)
 
 
-_FIX = "set XDG_RUNTIME_DIR to a directory of your own, and give its burnish folder mode 700"
+_FIX = "make it a directory of your own with mode 700, or set BURNISH_CACHE to another folder"
 
 
 def write(folder: int, owner: OwnerName, sandboxes: list[dict[str, Any]]) -> None:
@@ -125,15 +141,27 @@ def remove(folder: int, owner: OwnerName) -> None:
 def owners(folder: int) -> list[OwnerName]:
     """Everybody who has a file here, alive or not."""
     found = (_NAME.fullmatch(name) for name in os.listdir(folder))
-    return sorted({OwnerName(*map(int, match.groups()[:4])) for match in found if match})
+    return sorted({OwnerName(match[1], *map(int, match.groups()[1:5])) for match in found if match})
 
 
 def reap(folder: int) -> int:
     """Removes what dead owners left; how many there were."""
-    dead = [owner for owner in owners(folder) if owner.is_dead]
+    dead = [owner for owner in owners(folder) if owner.is_dead or _is_forgotten(folder, owner)]
     for owner in dead:
         remove(folder, owner)
     return len(dead)
+
+
+def _is_forgotten(folder: int, owner: OwnerName) -> bool:
+    """Whether an owner that cannot be judged from here has written nothing for long."""
+    if owner.is_here:
+        return False
+    for ending in ("json", "sock", "new"):
+        with contextlib.suppress(FileNotFoundError):
+            written = os.stat(f"{owner}.{ending}", dir_fd=folder, follow_symlinks=False).st_mtime
+            if written > time.time() - _FORGOTTEN_S:
+                return False
+    return True
 
 
 def read(folder: int, owner: OwnerName) -> Record | None:
