@@ -143,7 +143,7 @@ def _become_box(
 def _arrange_cpu(meter: Meter, message: Message, late: "dict[str, int]") -> None:
     """Enters the groups that bound and count the CPU, where they are not the others, and finds a clock."""
     for directory in late.values():
-        cgroups.write_value(directory, "cgroup.procs", "0")
+        cgroups.enter(directory)
     if late:
         syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # or their paths would be seen from outside
     if "cpuacct" in late:

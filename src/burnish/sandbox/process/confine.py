@@ -14,7 +14,7 @@ import stat
 import struct
 
 from burnish.sandbox.process import overlay, syscalls, template
-from burnish.sandbox.process.cgroups import write_value
+from burnish.sandbox.process.cgroups import enter, write_value
 
 NUM_OPEN_FILES = 1024
 PROXY_PORT = 3128  # on the loopback of a sandbox that has a network
@@ -64,7 +64,7 @@ def settle(proc: int, to_join: "list[int]", disk_bytes: int, *, rootless: bool) 
     """
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     for directory in to_join:
-        write_value(directory, "cgroup.procs", "0")
+        enter(directory)
     if rootless:
         map_user(proc, inside=INSIDE_UID, outside=0)
     syscalls.unshare(syscalls.CLONE_NEWCGROUP)  # now and not at birth, so that the sandbox's own group is its root

@@ -8,20 +8,18 @@ covered, file by file, with an empty one:
     keys        names the keys of the host's user and session (kernel keyrings know no namespaces but user namespaces)
     owner-only  (timer_list, slabinfo, vmallocinfo, kpagecount, ...) where the sandbox's user owns them, see above
     kallsyms    and modules, where the machine shows kernel addresses to everybody
-    cmdline     and the like: how the machine was started, its disks and interrupts
+    cmdline     how the machine was started, which may hold a secret; interrupts, which tell when others type or work
 
 The rest needs none: kcore and kmsg ask for capabilities, sched_debug and latency_stats are no longer there or for root,
-acpi, scsi, fs and irq show what hardware there is and no content.
+acpi, scsi, bus, fs and irq, partitions and diskstats show what hardware there is and no content. Each mask takes a
+mount of every sandbox.
 """
 
 import os
 import stat
 
 _ADDRESSES = ("kallsyms", "modules")
-_ABOUT_THE_MACHINE = (
-    "cmdline", "config.gz", "iomem", "ioports", "interrupts", "keys", "key-users", "partitions", "diskstats",
-    "timer_list", "sched_debug", "latency_stats", "bus/pci/devices",
-)  # fmt: skip
+_TELL_TALE = ("cmdline", "interrupts", "keys", "key-users", "timer_list", "sched_debug", "latency_stats")
 _PARANOID_ENOUGH = 2  # of kernel.perf_event_paranoid: below it, everybody sees addresses when kptr_restrict is 0
 _MADE = "/made"
 _MAX_FILES = 256  # kept for limits seen lately; what a sandbox has mounted stays there for it
@@ -32,10 +30,10 @@ _STAT_COLUMNS = 10
 
 def masked_files(*, user_owns_proc: bool) -> "list[str]":
     """Names in /proc to be covered. Called where the machine's /proc is."""
-    named = {*_ABOUT_THE_MACHINE, *(_ADDRESSES if _everybody_sees_addresses() else ())}
+    named = (*_TELL_TALE, *(_ADDRESSES if _everybody_sees_addresses() else ()))
     files = [entry for entry in os.scandir("/proc") if entry.is_file(follow_symlinks=False)]
-    closed = {entry.name for entry in files if user_owns_proc and not entry.stat().st_mode & stat.S_IROTH}
-    return sorted({name for name in named if os.path.exists(f"/proc/{name}")} | closed)
+    for_all = {entry.name for entry in files if entry.stat().st_mode & stat.S_IROTH}
+    return sorted(entry.name for entry in files if (entry.name in named if entry.name in for_all else user_owns_proc))
 
 
 def _everybody_sees_addresses() -> bool:
