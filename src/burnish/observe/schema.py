@@ -33,6 +33,7 @@ EVENTS: dict[str, frozenset[str]] = {
     "engine.stats": _fields("running waiting num_generated_tokens tokens_per_s"),
     "sandbox.create": _fields("id"),
     "sandbox.kill": _fields("id"),
+    "sandbox.squash": _fields("num_layers cause"),
     "engine.restart": _fields("cause version"),
     "checkpoint": _fields("step path wall_s"),
     "publish": _fields("version wall_s"),
