@@ -116,7 +116,8 @@ def merge(space: Path, layers: Sequence[str], *, rootless: bool) -> str:
     for name in names:
         (space / name).mkdir()
     made = [os.open(space / name, trees.FOLDER) for name in names]
-    merger = Merger(*made, archive.overlay_marks(rootless=rootless) + "opaque")
+    root, links, trash = made
+    merger = Merger(root, links, trash, archive.overlay_marks(rootless=rootless) + "opaque")
     for layer in layers:
         source = os.open(space / layer, trees.FOLDER)
         merger.apply(source)
