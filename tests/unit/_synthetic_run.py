@@ -105,6 +105,7 @@ class SyntheticRun:
         self.add("engine.stats", running=31, waiting=4, num_generated_tokens=4000 * step, tokens_per_s=410.5)
         self.add("sandbox.create", id=f"s{step}")
         self.add("sandbox.kill", id=f"s{step - 8}")
+        self.add("sandbox.squash", num_layers=41, cause="")
         reward = skill + rng.gauss(0, 0.07)
         rollout_s, learn_s = 9.5 + rng.random() * 3, 5.5 + rng.random()
         wall_s = rollout_s + learn_s + 0.9
