@@ -11,7 +11,7 @@ import pytest
 
 from burnish.errors import SandboxError, UserError
 from burnish.sandbox.objects import ObjectStore
-from burnish.sandbox.process import manifest, overlay
+from burnish.sandbox.process import manifest, overlay, squashing
 from burnish.sandbox.process.backend import ProcessBackend
 from burnish.types import Limits
 
@@ -46,8 +46,9 @@ async def test_a_stack_too_deep_is_refused_and_the_sandbox_lives_on(
         assert (await box.commands.run("echo alive")).stdout == b"alive\n"
 
 
-async def test_as_deep_as_is_allowed_can_be_mounted(backend: ProcessBackend) -> None:
+async def test_as_deep_as_is_allowed_can_be_mounted(backend: ProcessBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not refused works: snapshots until one is refused, and the sandbox has all it wrote."""
+    monkeypatch.setattr(squashing, "LONGEST", 10_000)
     async with await backend.create(limits=SMALL) as box:
         num_taken = 0
         with pytest.raises(SandboxError, match="layers are more than can be mounted"):

@@ -1,5 +1,6 @@
 """The process backend without privileges, and where the machine refuses it."""
 
+import ast
 import json
 import os
 import shutil
@@ -41,6 +42,25 @@ except UserError as error:
     print(error)
 """
 
+DEEP = """
+import asyncio
+from burnish.observe.emit import attached
+from burnish.sandbox.process.backend import ProcessBackend
+
+async def main():
+    seen = []
+    async with ProcessBackend(pool=0) as backend, await backend.create() as box:
+        with attached(seen.append):
+            for number in range(120):
+                await box.commands.run(f"mkdir -p d; rm -rf d/* e; touch d/f{number}; mkdir e; touch e/{number}")
+                await (await box.snapshot()).release()
+        assert len(box.generation.stack) < 100
+        print((await box.commands.run("ls -A d e")).stdout)
+    print([event["cause"] for event in seen if event["event"] == "sandbox.squash"])
+
+asyncio.run(main())
+"""
+
 
 def system_python() -> str:
     """A Python that everybody may run: the one that runs the tests may lie in root's home."""
@@ -78,6 +98,22 @@ def test_the_suite_passes_without_privileges() -> None:
     assert failed == {}
     passed = {name for name, status, _ in results if status == "passed"}
     assert {"a_memory_hog_is_stopped", "the_supervisor_is_out_of_reach", "there_are_no_capabilities"} <= passed
+
+
+def test_deep_stacks_are_squashed_without_privileges() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("test_sandbox_squash.py runs without privileges already")
+    done = subprocess.run(
+        [system_python(), "-W", "error", "-c", DEEP],
+        user=UNPRIVILEGED, group=UNPRIVILEGED, extra_groups=[], env=environment(), cwd="/", capture_output=True,
+        timeout=120, text=True,
+    )  # fmt: skip
+    if "UserError" in done.stderr:
+        pytest.skip(done.stderr[-300:])
+    assert done.returncode == 0, done.stderr[-2000:]
+    files, causes = done.stdout.splitlines()
+    assert files == str(b"d:\nf119\n\ne:\n119\n")
+    assert set(ast.literal_eval(causes)) == {""}
 
 
 def test_root_without_capabilities_gives_nothing_of_root_away() -> None:

@@ -108,6 +108,7 @@ class SyntheticRun:
         self.add("sandbox.expire", id=f"s{step - 8}", clock="ttl_s", limit_s=600.0)
         self.add("sandbox.unlisted", cause="Permission denied")
         self.add("sandbox.kill", id=f"s{step - 8}")
+        self.add("sandbox.squash", num_layers=41, cause="")
         reward = skill + rng.gauss(0, 0.07)
         rollout_s, learn_s = 9.5 + rng.random() * 3, 5.5 + rng.random()
         wall_s = rollout_s + learn_s + 0.9

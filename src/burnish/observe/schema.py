@@ -36,6 +36,7 @@ EVENTS: dict[str, frozenset[str]] = {
     "sandbox.expire": _fields("id clock limit_s"),
     "sandbox.kill": _fields("id"),
     "sandbox.unlisted": _fields("cause"),
+    "sandbox.squash": _fields("num_layers cause"),
     "engine.restart": _fields("cause version"),
     "checkpoint": _fields("step path wall_s"),
     "publish": _fields("version wall_s"),

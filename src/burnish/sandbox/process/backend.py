@@ -195,6 +195,7 @@ class ProcessBackend:
     def begin(self, box: ProcessBox, stack: tuple[str, ...]) -> Generation:
         """See `Lives.begin`."""
         assert self._host is not None
+        stack = self._stacks.squashes.shorten(stack)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         name = f"{box.id}.{next(self._numbers)}"
         serve = box.network.serve if box.network else None
@@ -242,7 +243,8 @@ class ProcessBackend:
     async def take_layer(self, box: ProcessBox, *, live: bool) -> tuple[str, ...]:
         """See `Lives.take_layer`."""
         assert self._host is not None
-        require_mountable(box.generation.stack, 1, box.base, rootless=self._host.is_rootless, what="snapshot")
+        stack = self._stacks.squashes.shorten(box.generation.stack)
+        require_mountable(stack, 1, box.base, rootless=self._host.is_rootless, what="snapshot")
         await self.until_ready(box.generation)  # it is over since long, but for one that was just restored
         return await self._stacks.take(box.generation, box.family, live=live)
 
@@ -295,6 +297,7 @@ class ProcessBackend:
         for generation, _ in self._lives.values():
             generation.bury("the sandbox backend was closed")
         try:
+            await self._stacks.squashes.close()
             for network in tuple(self._networks):
                 await network.close()
         finally:

@@ -185,7 +185,7 @@ class Host:
             elif operation == "keep":  # who is made over a layer that is not there fails, and says so
                 self._layers.keep(message["layer"], message["family"], fds[0])
             elif operation == "work":
-                self._start_job(message, fds[0])
+                self._start_job(message, fds)
             elif operation == "cancel":
                 self._jobs.cancel(message["job"])
             elif operation == "drop":
@@ -327,10 +327,10 @@ class Host:
                 box = _Box("", "", child.folder)
             self._to_remove.append((box, code, time.monotonic() + _GIVE_UP_REMOVING_S))
 
-    def _start_job(self, message: Message, descriptor: int) -> None:
+    def _start_job(self, message: Message, fds: "list[int]") -> None:
         try:
-            job = work.prepare(self._layers, message, descriptor, rootless=self._rootless)
-            self._jobs.start(message["job"], job, [descriptor])
+            job = work.prepare(self._layers, message, fds, rootless=self._rootless)
+            self._jobs.start(message["job"], job, fds)
         except OSError as error:
             failed = {"done": message["job"], "cause": str(error.strerror), "is_refused": False, "result": ""}
             self._tell_done(failed)

@@ -19,15 +19,15 @@ class JobTable:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def run(self, request: Message, descriptor: int, *, what: str, deadline_s: float) -> str:
-        """One job, to its end; what it found. Takes over the descriptor. It is killed when late or unwanted.
+    async def run(self, request: Message, fds: Sequence[int], *, what: str, deadline_s: float) -> str:
+        """One job, to its end; what it found. Takes over `fds`. It is killed when late or unwanted.
 
         Raises SandboxError when it fails, UserError when it refuses what it was given.
         """
         job = str(next(self._numbers))
         done: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[job] = done
-        self._post({"op": "work", "job": job, **request}, [descriptor])
+        self._post({"op": "work", "job": job, **request}, fds)
         try:
             async with asyncio.timeout(deadline_s):
                 answer = await done

@@ -84,7 +84,7 @@ class Exports:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reader, False)
         request = {"kind": "pack", "layer": layer, "leave_out": leave_out}
-        job = asyncio.create_task(self._jobs.run(request, writer, what="packing the files", deadline_s=timeout_s))
+        job = asyncio.create_task(self._jobs.run(request, [writer], what="packing the files", deadline_s=timeout_s))
         try:
             while piece := await _read(reader):
                 yield piece
@@ -137,7 +137,9 @@ async def import_layer(
     os.set_blocking(writer, False)
     size = {"size_bytes": room_bytes, "num_inodes": room_bytes // _INODE_BYTES + _INODES_TO_START}
     what = f"unpacking layer {layer.digest}"
-    job = asyncio.create_task(jobs.run({"kind": "unpack", **request, **size}, reader, what=what, deadline_s=timeout_s))
+    job = asyncio.create_task(
+        jobs.run({"kind": "unpack", **request, **size}, [reader], what=what, deadline_s=timeout_s)
+    )
     try:
         try:
             async with (

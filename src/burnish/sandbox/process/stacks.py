@@ -13,6 +13,7 @@ from burnish.sandbox.process.jobtable import JobTable
 from burnish.sandbox.process.launch import GONE_S, HostProcess
 from burnish.sandbox.process.portable import Exports, import_layer, read_manifest
 from burnish.sandbox.process.snapshots import Base, LayerTable, ProcessSnapshot, require_mountable
+from burnish.sandbox.process.squashing import Squashes
 from burnish.sandbox.process.wire import Message
 
 COPY_S = 120.0  # of the files of a sandbox that goes on running
@@ -28,20 +29,21 @@ class Stacks:
         self.table = LayerTable(self._drop)
         self.jobs = JobTable(post)
         self._exports = Exports(self.jobs, self.table)
+        self.squashes = Squashes(self.jobs, self.table, self._name, self._drop)
         self._families: dict[str, str] = {}  # of the layers that the host has heard of
         self._numbers = itertools.count()
 
     async def take(self, generation: Generation, family: str, *, live: bool) -> tuple[str, ...]:
         """See `Lives.take_layer`."""
-        layer = str(next(self._numbers))
-        upper = os.dup(generation.upper)
-        self._families[layer] = family
+        layer, upper = self._name(family), os.dup(generation.upper)
         if live:
             await self._copy(generation, layer, family, upper)
         else:
             self.table.weigh(layer, _used_bytes(upper))
             self._post({"op": "keep", "layer": layer, "family": family}, [upper])
-        return (*generation.stack, layer)
+        stack = (*self.squashes.shorten(generation.stack), layer)
+        self.squashes.begin(stack, family)
+        return stack
 
     async def _copy(self, generation: Generation, layer: str, family: str, upper: int) -> None:
         """Stops the processes inside, copies, and lets them go on."""
@@ -56,7 +58,7 @@ class Stacks:
         try:
             request = {"kind": "copy", "layer": layer, "family": family}
             try:
-                await self.jobs.run(request, upper, what="copying the files", deadline_s=COPY_S)
+                await self.jobs.run(request, [upper], what="copying the files", deadline_s=COPY_S)
             except BaseException:
                 await _thaw_anyway(generation)
                 raise
@@ -93,9 +95,8 @@ class Stacks:
                 require_mountable((), len(manifest.layers), base, rootless=host.is_rootless, what="import")
                 family = f"import-{host.pid}-{next(self._numbers)}"
                 for part in manifest.layers:
-                    layer = str(next(self._numbers))
+                    layer = self._name(family)
                     made.append(layer)
-                    self._families[layer] = family
                     request = {"layer": layer, "family": family, "on_host": not base.root, "is_lowest": len(made) == 1}
                     used = await import_layer(
                         self.jobs, part, store, request,
@@ -120,9 +121,16 @@ class Stacks:
         self.table.forget()
         self._families.clear()
         self._exports.forget_all()
+        self.squashes.forget()
+
+    def _name(self, family: str) -> str:
+        layer = str(next(self._numbers))
+        self._families[layer] = family
+        return layer
 
     def _drop(self, layer: str) -> None:
         self._exports.forget(layer)
+        self.squashes.dropped(layer)
         if self._families.pop(layer, None) is not None:  # else it was lost with its host
             self._post({"op": "drop", "layer": layer}, ())
 

@@ -83,6 +83,10 @@ class Builder:
     def enter(self, name: str) -> None:
         """Makes a directory; what follows is made in it."""
         os.mkdir(name, 0o700, dir_fd=self.here)
+        self.go_into(name)
+
+    def go_into(self, name: str) -> None:
+        """What follows is made in a directory that is there."""
         self.here = _replace(self.here, os.open(name, FOLDER, dir_fd=self.here))
 
     def leave(self) -> int:
@@ -114,19 +118,20 @@ def copy(source: int, target: int, links: int) -> None:
             elif kind == LEAVE:
                 made = builder.leave() if name else os.dup(builder.here)
                 try:
-                    _copy_xattrs(folder, made)
-                    _copy_status(made, status)
+                    copy_xattrs(folder, made)
+                    copy_status(made, status)
                 finally:
                     os.close(made)
             else:
-                _copy_leaf(builder, folder, name, status, links)
+                copy_leaf(builder, folder, name, status, links)
     finally:
         builder.close()
     for name in os.listdir(links):
         os.unlink(name, dir_fd=links)
 
 
-def _copy_leaf(builder: Builder, folder: int, name: str, status: os.stat_result, links: int) -> None:
+def copy_leaf(builder: Builder, folder: int, name: str, status: os.stat_result, links: int) -> None:
+    """Copies what is no directory to where the builder is; `links` as in `copy`. Raises OSError."""
     target, number = builder.here, str(status.st_ino)
     if status.st_nlink > 1:
         try:
@@ -140,8 +145,8 @@ def _copy_leaf(builder: Builder, folder: int, name: str, status: os.stat_result,
             copied = builder.open_file(name)
             try:
                 copy_content(source, copied)
-                _copy_xattrs(source, copied)
-                _copy_status(copied, status)
+                copy_xattrs(source, copied)
+                copy_status(copied, status)
             finally:
                 os.close(copied)
         finally:
@@ -184,12 +189,14 @@ def copy_content(source: int, target: int) -> None:
     os.ftruncate(target, size)
 
 
-def _copy_xattrs(source: int, target: int) -> None:
+def copy_xattrs(source: int, target: int) -> None:
+    """Of one open file or directory to another. Raises OSError."""
     for name in os.listxattr(source):
         os.setxattr(target, name, os.getxattr(source, name))
 
 
-def _copy_status(target: int, status: os.stat_result) -> None:
+def copy_status(target: int, status: os.stat_result) -> None:
+    """Owner, mode and times of an open file or directory. Raises OSError."""
     os.fchown(target, status.st_uid, status.st_gid)
     os.fchmod(target, stat.S_IMODE(status.st_mode))
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

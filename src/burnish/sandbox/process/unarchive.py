@@ -143,6 +143,7 @@ class _Unpacker:
     def __init__(self, file: BinaryIO, root: int, owners: Owners, forbidden: bytes) -> None:
         self._reader, self._root, self._owners, self._forbidden = _Reader(file), root, owners, forbidden
         self._opaque = archive.overlay_marks(rootless=owners.rootless) + "opaque"
+        self._origin = archive.overlay_marks(rootless=owners.rootless) + "origin"
         self._builder = trees.Builder(root)
         self._open: list[tuple[bytes, _Entry]] = []  # the directories on the way to the one that is open
 
@@ -186,6 +187,8 @@ class _Unpacker:
             else:
                 mode = (stat.S_IFIFO if entry.kind == archive.PIPE else stat.S_IFCHR) | entry.mode & 0o777
                 os.mknod(text, mode, 0, dir_fd=here)
+                if entry.kind == archive.WHITEOUT:  # without this, overlay may list it as a file
+                    os.setxattr(here, self._origin, b"")
             owner = self._owner(entry)
             trees.set_status_of(here, text, owner, owner, mode, entry.mtime_ns)
 
