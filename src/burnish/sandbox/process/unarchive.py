@@ -147,6 +147,9 @@ class _Unpacker:
         self._builder = trees.Builder(root)
         self._open: list[tuple[bytes, _Entry]] = []  # the directories on the way to the one that is open
 
+    def close(self) -> None:
+        self._builder.close()
+
     def unpack(self) -> None:
         top = self._reader.entry()
         if top is None or top.path != archive.ROOT or top.kind != archive.DIRECTORY:
@@ -159,7 +162,7 @@ class _Unpacker:
                     raise Refused(f"{shown(entry.path)}: {error.strerror}") from error
                 raise
         self._go_to(())
-        made = os.dup(self._builder.here)
+        made = self._builder.here
         self._finish(made, top)
         if self._owners.fixed_root:
             os.fchown(made, self._owners.system, self._owners.system)
@@ -292,9 +295,12 @@ def unpack(source: int, root: int, owners: Owners, *, forbidden: bytes) -> None:
     `forbidden`: a name at the top that may not be in it. Raises Refused, OSError when the machine fails.
     """
     with os.fdopen(source, "rb", _CHUNK_BYTES, closefd=False) as file:
+        unpacker = _Unpacker(file, root, owners, forbidden)
         try:
-            _Unpacker(file, root, owners, forbidden).unpack()
+            unpacker.unpack()
         except OSError as error:
             if error.errno in _FULL:
                 raise Refused("it holds more files or bytes than the sandbox's disk limit allows") from error
             raise
+        finally:
+            unpacker.close()
