@@ -51,7 +51,7 @@ class Stacks:
             await generation.freeze(deadline_s=GONE_S)
         except BaseException:
             os.close(upper)
-            self._families.pop(layer, None)  # the host has not heard of it
+            self._families.pop(layer, None)  # the host has not heard of it, or has died
             await _thaw_anyway(generation)
             raise
         size, done = _used_bytes(upper), False
