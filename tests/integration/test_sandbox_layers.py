@@ -1,6 +1,7 @@
 """Stacks of layers and jobs on them, with a real host."""
 
 import asyncio
+import itertools
 import os
 import resource
 import signal
@@ -60,8 +61,10 @@ async def test_as_deep_as_is_allowed_can_be_mounted(backend: ProcessBackend, mon
         assert (await box.commands.run("cat count")).stdout == str(num_taken).encode()
 
 
-def num_descriptors(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+def first_free(pid: int) -> int:
+    """The number that the next descriptor of a process will get."""
+    used = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    return next(number for number in itertools.count() if number not in used)
 
 
 async def test_a_host_without_descriptors_refuses_the_job_and_goes_on(backend: ProcessBackend) -> None:
@@ -72,11 +75,11 @@ async def test_a_host_without_descriptors_refuses_the_job_and_goes_on(backend: P
             if await box.files.exists("begun"):
                 break
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)  # the host makes what the next sandbox needs
-        num_open = num_descriptors(backend.host_pid)
+        await asyncio.sleep(1.5)  # the host has made what the next sandbox needs, and nothing was asked for lately
+        free = first_free(backend.host_pid)
         soft, hard = resource.prlimit(backend.host_pid, resource.RLIMIT_NOFILE)
         # room for the descriptor that comes with the request and for no other
-        resource.prlimit(backend.host_pid, resource.RLIMIT_NOFILE, (num_open + 1, hard))
+        resource.prlimit(backend.host_pid, resource.RLIMIT_NOFILE, (free + 1, hard))
         with pytest.raises(SandboxError, match="copying the files: Too many open files"):
             await box.snapshot()
         resource.prlimit(backend.host_pid, resource.RLIMIT_NOFILE, (soft, hard))
