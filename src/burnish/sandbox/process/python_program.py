@@ -4,8 +4,6 @@ The code becomes the body of `__main__`, as if it had been the argument; the int
 exception, an exit code and an open thread mean. Frames of ours are taken out of tracebacks, names of ours are gone.
 """
 
-CODE_NAME = "<code>"
-
 # What it imports comes from Python and not from the working directory, whose files have any names, and leaves no trace.
 _FROM_SOCKET = """\
         path, sys.path[:1] = sys.path[:1], []
