@@ -10,6 +10,7 @@ LAYERS = {
     "burnish.config": 0,
     "burnish.ipc": 0,
     "burnish.files": 0,
+    "burnish.store": 0,
     "burnish.observe.emit": 0,
     "burnish.sandbox": 1,
     "burnish.engine.base": 1,
