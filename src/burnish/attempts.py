@@ -1,36 +1,66 @@
 """One attempt of a run: the rollout, then the grading, and what is told about both."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
-from burnish.flow.dispatch import Ticket, attempt_or_unmeasured
+from burnish.flow.dispatch import attempt_or_unmeasured
+from burnish.flow.group import Ticket
 from burnish.observe.emit import emit
 from burnish.reward.grade import Grader
 from burnish.rollout.loop import RolloutSetup, last_code, run_rollout
+from burnish.rollout.progress import Progress
 from burnish.rollout.render import Renderer
 from burnish.sandbox.audited import trajectory as audited_trajectory
-from burnish.types import Attempt, Measured, Task, Trajectory, Unmeasured
+from burnish.types import Attempt, Measured, PolicyVersion, Step, Task, Trajectory, Unmeasured
+
+OnStep = Callable[[str, int, Step], None]
+"""Hears of each finished step: the attempt's id, the step's number, the step."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True)
 class AttemptRunner:
-    """Carries out tickets. Never raises for a failure of the world: that is an `Unmeasured` outcome."""
+    """Carries out tickets. Never raises for a failure of the world: that is an `Unmeasured` outcome.
+
+    A try that failed goes on from the last step whose sandbox was saved, and so does an attempt that another process
+    began.
+    """
 
     setup: RolloutSetup
     grader: Grader
     max_retries: int
     timeout_s: float
     label: str | None = None  # of the evaluation the attempts belong to; None in training
+    on_step: OnStep | None = None
+    version: PolicyVersion = 0  # of the engine's weights; see `published`
+    _live: dict[str, Progress] = field(default_factory=dict)
 
     async def __call__(self, ticket: Ticket) -> Attempt:
-        attempt = await attempt_or_unmeasured(self._try, ticket, max_retries=self.max_retries, timeout_s=self.timeout_s)
+        on_step = None if self.on_step is None else partial(self.on_step, ticket.id)
+        progress = self._live[ticket.id] = Progress(ticket.steps, version=self.version, on_step=on_step)
+        try:
+            attempt = await attempt_or_unmeasured(
+                partial(self._try, progress), ticket, max_retries=self.max_retries, timeout_s=self.timeout_s
+            )
+        finally:
+            del self._live[ticket.id]
+        if self.setup.keeper is not None and any(step.snapshot for step in progress.steps):
+            await self.setup.keeper.forget(ticket.id)
         _tell(attempt, ticket.task, self.label)
         return attempt
 
-    async def _try(self, ticket: Ticket) -> Attempt:
+    def published(self, version: PolicyVersion, *, oldest: PolicyVersion | None = None) -> None:
+        """The engine has new weights. Turns that were begun before `oldest` are sampled again by them."""
+        self.version = version
+        for id, progress in self._live.items():
+            if progress.published(version, oldest=oldest):
+                emit("attempt.recut", id=id, version=version)
+
+    async def _try(self, progress: Progress, ticket: Ticket) -> Attempt:
         audited_trajectory.set(ticket.id)  # of this task only
         trajectory = await run_rollout(
-            self.setup, ticket.task, id=ticket.id, group_id=ticket.group_id, seed=ticket.seed
+            self.setup, ticket.task, id=ticket.id, group_id=ticket.group_id, seed=ticket.seed, progress=progress
         )
         started = time.monotonic()
         outcome = await self.grader.grade(ticket.task, last_code(trajectory.steps))

@@ -9,8 +9,8 @@ Four loops run at once. `Dispatcher.run` waits for a slot of the lag gate and is
 for tokens and sandboxes; `_learn_loop` waits for a step's worth of finished groups and is woken by the buffer;
 `_publish_loop` waits for a new version and is woken by the learner. At lag 0 they take turns: synchronous RL.
 
-A run commits every `train.checkpoint_every` steps and when it ends: the checkpoint first, then `commit.json`, which is
-replaced atomically. Whatever kills the run, a resume starts from that file and the journal.
+A run commits every `train.checkpoint_every` steps and when it ends: the checkpoint, then the journal, then a manifest
+that names both and closes the groups they used. Whatever kills the run, a resume starts from the last manifest.
 """
 
 import asyncio
@@ -19,17 +19,21 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from burnish.bookkeeping import Bookkeeper, leftovers
 from burnish.errors import BOUNDARIES, BoundaryError, EngineError, first_cause
 from burnish.flow.buffer import GroupBuffer, Judged, StepGroups
-from burnish.flow.dispatch import Dispatcher, Ticket
+from burnish.flow.dispatch import Dispatcher
 from burnish.flow.gate import LagGate
-from burnish.flow.journal import Journal, Replayed
+from burnish.flow.group import GroupRules, Ticket
+from burnish.flow.journal import Journal
+from burnish.flow.ledger import ResumePoint
+from burnish.flow.manifest import Commits
 from burnish.flow.packing import make_batch
-from burnish.flow.source import TaskSource
+from burnish.flow.source import TaskSource, group_index
 from burnish.observe.emit import emit
 from burnish.parts import Parts
 from burnish.reward.advantage import advantages
-from burnish.run_dir import Commit, RunDir
+from burnish.run_dir import RunDir
 from burnish.step_report import StepTimes, tell_samples, tell_step
 from burnish.types import Attempt, Measured, Unmeasured
 from burnish.weights.publish import checkpoint_folder, publish_version
@@ -40,36 +44,45 @@ BREAKER_GROUPS = 2  # so many groups' worth of attempts unmeasured in a row is a
 class Conductor:
     """One life of a run, from its committed step to its end."""
 
-    def __init__(
-        self, parts: Parts, run: RunDir, *, commit: Commit, replayed: Replayed, life: int, journal: Journal
-    ) -> None:
-        """`replayed` is what earlier lives left open and closed; `life` counts from 0."""
+    def __init__(self, parts: Parts, run: RunDir, *, point: ResumePoint, commits: Commits, journal: Journal) -> None:
+        """`point` is what earlier lives left open and closed."""
         self._parts, self._run, self._journal = parts, run, journal
         self._config = config = parts.config
-        self.step = commit.step
+        self.step = point.step
         self.running = False
-        self._committed = commit
-        self._gate = LagGate(groups_per_step=config.flow.groups_per_step, max_lag=config.flow.max_lag)
+        self._committed_step, self._checkpoint = point.step, point.checkpoint
+        self._books = Bookkeeper(journal, commits, max_lag=config.flow.max_lag, life=point.life)
+        self._gate = LagGate(
+            groups_per_step=config.flow.groups_per_step, max_lag=config.flow.max_lag, version=point.step
+        )
         self._buffer = GroupBuffer(
             groups_per_step=config.flow.groups_per_step,
             max_lag=config.flow.max_lag,
             advantage_fn=lambda rewards: advantages(rewards, estimator=config.learner.advantage),
             on_closed=self._on_dropped,
+            num_needed=config.flow.group_size if config.flow.short_groups == "drop" else 2,
         )
+        self._attempt = parts.attempt_runner(on_step=self._books.step)
+        self._attempt.published(point.step)
         self._dispatcher = Dispatcher(
-            source=TaskSource(len(parts.train.tasks), seed=config.seed, closed=replayed.closed),
+            source=TaskSource(len(parts.train.tasks), seed=config.seed, closed=point.closed),
             tasks=parts.train.tasks,
             gate=self._gate,
-            group_size=config.flow.group_size,
+            rules=GroupRules(
+                group_size=config.flow.group_size,
+                oversample=config.flow.oversample,
+                max_refills=config.flow.max_refills,
+                seed=config.seed,
+            ),
             max_concurrent=parts.max_concurrent,
-            seed=config.seed,
-            life=life,
-            attempt=parts.attempt_runner(),
+            attempt=self._attempt,
+            on_begin=self._books.begin,
             on_attempt=self._on_attempt,
             on_group=self._buffer.put,
-            finished=replayed.attempts,
+            opened=point.groups,
+            room=journal.room,
         )
-        self._published: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+        self._published: asyncio.Queue[tuple[int, list[int]]] = asyncio.Queue()
         self._num_unmeasured_in_a_row = 0
         self._stop = asyncio.Event()
 
@@ -85,16 +98,19 @@ class Conductor:
         self.running = True
         try:
             async with asyncio.TaskGroup() as loops:
+                dispatching = loops.create_task(self._dispatcher.run(), name="dispatch")
                 others = [
-                    loops.create_task(self._dispatcher.run(), name="dispatch"),
+                    loops.create_task(self._journal.run(), name="journal"),
                     loops.create_task(self._publish_loop(), name="publish"),
                     loops.create_task(self._tell_load(), name="load"),
                 ]
                 reason = await self._learn_loop(deadline)
                 await self._published.join()  # whoever evaluates next wants the last version
+                dispatching.cancel()
+                await asyncio.wait({dispatching})  # its attempts have stopped before the books are closed
+                await self._commit(ended=None if reason == "interrupted" else reason)
                 for task in others:
                     task.cancel()
-            await self._commit()
         except BaseExceptionGroup as failures:
             raise first_cause(failures) from failures
         finally:
@@ -134,19 +150,17 @@ class Conductor:
     async def _learn(self, groups: StepGroups, began: float) -> None:
         """One optimizer step, written down before anybody may build on it."""
         config, learner = self._config, self._parts.learner
-        batch = make_batch(groups.trained, step=self.step, temperature=config.agent.temperature)
+        oldest = self.step - config.flow.max_lag
+        batch = make_batch(groups.trained, step=self.step, temperature=config.agent.temperature, oldest=oldest)
         taken = time.monotonic()
         metrics = await learner.step(batch)
         learned = time.monotonic()
         self.step += 1
-        self._journal.step(
-            self.step,
-            trained={judged.group.id: [t.id for t in judged.trajectories] for judged in groups.trained},
-            dropped={judged.group.id: str(judged.drop) for judged in groups.dropped},
-        )
+        self._books.trained(groups, self.step, oldest=oldest)
         with publish_version(self._run.weights, self.step) as folder:
             await learner.publish(folder)
-        self._published.put_nowait((self.step, groups.num_groups))
+        closed = [group_index(judged.group.id) for judged in (*groups.trained, *groups.dropped)]
+        self._published.put_nowait((self.step, closed))
         published = time.monotonic()
         for judged in groups.dropped:
             _tell_drop(judged)
@@ -159,27 +173,38 @@ class Conductor:
     async def _publish_loop(self) -> None:
         """New weights to the engine, then new slots to the dispatcher. Waits for a version; woken by the learner."""
         while True:
-            version, num_groups = await self._published.get()
+            version, closed = await self._published.get()
             began = time.monotonic()
             await self._parts.engine.update_weights(self._run.weights / f"v{version:06d}", version)
             emit("publish", version=version, wall_s=time.monotonic() - began)
-            num_left = (self._config.train.num_steps - version) * self._config.flow.groups_per_step
+            flow = self._config.flow
+            self._attempt.published(version, oldest=version - flow.max_lag if flow.overdue == "recut" else None)
+            num_left = (self._config.train.num_steps - version) * flow.groups_per_step
             self._gate.num_slots = min(self._gate.num_slots, num_left)  # no step will want more
-            self._gate.release(num_groups)
+            self._gate.release(closed)
+            self._gate.published(version)
             self._published.task_done()
 
-    async def _commit(self) -> None:
-        """Checkpoint first, then the file that makes it count."""
-        if self.step == self._committed.step:
+    async def _commit(self, *, ended: str | None = None) -> None:
+        """Checkpoint first, then what makes it count. `ended`: the run is over, and so is every group."""
+        if self.step == self._committed_step and ended is None:
             return
         began = time.monotonic()
-        keep = self._config.train.keep_checkpoints + 1  # the committed one must outlive the moment before the commit
-        with checkpoint_folder(self._run.checkpoints, self.step, keep=keep) as folder:
-            await self._parts.learner.save_checkpoint(folder)
-        self._journal.sync()
-        self._committed = Commit(step=self.step, checkpoint=f"step-{self.step:06d}")
-        self._run.write_commit(self._committed)
-        emit("checkpoint", step=self.step, path=f"checkpoints/step-{self.step:06d}", wall_s=time.monotonic() - began)
+        name = f"step-{self.step:06d}" if self.step != self._committed_step else self._checkpoint
+        if name != self._checkpoint:
+            keep = (
+                self._config.train.keep_checkpoints + 1
+            )  # the committed one must outlive the moment before the commit
+            with checkpoint_folder(self._run.checkpoints, self.step, keep=keep) as folder:
+                await self._parts.learner.save_checkpoint(folder)
+        if ended is not None:
+            for judged in leftovers(self._buffer.take_rest(), self._dispatcher.open_groups()):
+                self._books.dropped(judged)
+                _tell_drop(judged)
+        await self._books.commit(step=self.step, checkpoint=name, ended=ended)
+        if name != self._checkpoint:
+            emit("checkpoint", step=self.step, path=f"checkpoints/{name}", wall_s=time.monotonic() - began)
+        self._committed_step, self._checkpoint = self.step, name
 
     async def _tell_load(self) -> None:
         """Engine load for the live view, every two seconds."""
@@ -194,9 +219,11 @@ class Conductor:
                 emit("engine.stats", **asdict(stats), tokens_per_s=rate)
 
     def _on_attempt(self, ticket: Ticket, attempt: Attempt) -> None:
-        self._journal.attempt(attempt, member=ticket.member)
+        self._books.end(attempt)
         if isinstance(attempt.outcome, Measured):
             self._num_unmeasured_in_a_row = 0
+            return
+        if attempt.trajectory.stop_reason == "cancelled":
             return
         self._num_unmeasured_in_a_row += 1
         if self._num_unmeasured_in_a_row >= BREAKER_GROUPS * self._config.flow.group_size:
@@ -204,9 +231,9 @@ class Conductor:
 
     def _on_dropped(self, judged: Judged) -> None:
         """A group that ends outside a step gives its slot back at once."""
-        self._journal.drop(judged.group.id, reason=str(judged.drop))
+        self._books.dropped(judged)
         _tell_drop(judged)
-        self._gate.release(1)
+        self._gate.release([group_index(judged.group.id)])
 
 
 def _tell_drop(judged: Judged) -> None:

@@ -109,6 +109,16 @@ class FlowConfig(Section):
     """Attempts at one task that are compared with each other."""
     max_lag: Natural = 0
     """Optimizer steps that a trained token may be old; 0 is synchronous."""
+    overdue: Literal["finish", "recut"] = "finish"
+    """What becomes of attempts that outlive `max_lag`. `finish`: they go on under newer weights, and tokens past the
+    bound are context that is not trained; `recut`: the turn under way is sampled again by the newest weights."""
+    oversample: Natural = 0
+    """More attempts than a group needs; the slowest are cancelled when it is complete. Favours short attempts, by how
+    much the report says."""
+    max_refills: Natural = 2
+    """Attempts of one group that may take the places of unmeasured ones."""
+    short_groups: Literal["train", "drop"] = "train"
+    """Groups that stay incomplete: trained with the members that they have, or dropped."""
     max_attempt_retries: Natural = 2
     """New tries after an infrastructure failure."""
     attempt_timeout_s: PositiveFloat = 600.0
@@ -177,6 +187,9 @@ class RunConfig(Section):
     """Of task order and sampling."""
     runs_dir: Path = Path("runs")
     """The folder that run directories are made in. Not part of the digest: a run may be moved."""
+    store: Text | None = None
+    """An object store for journal, manifests and snapshots: `s3://bucket/prefix` or a folder; null is the run
+    directory. Not part of the digest."""
     model: ModelConfig = ModelConfig()
     tasks: TasksConfig = TasksConfig()
     agent: AgentConfig = AgentConfig()
@@ -226,22 +239,25 @@ class EvalOptions:
     compare: Path | None = None  # an earlier result, for a paired comparison
 
 
+_NOT_IN_DIGEST = {"runs_dir", "store"}
+
+
 def resolved_yaml(config: RunConfig) -> str:
     """All keys with their values, in the order above; reading it again gives an equal config."""
     return write_yaml(config.model_dump(mode="json"))
 
 
 def config_digest(config: RunConfig) -> str:
-    """sha256 (64 hex digits) over the canonical JSON of everything but `runs_dir`."""
-    body = config.model_dump(mode="json", exclude={"runs_dir"})
+    """sha256 (64 hex digits) over the canonical JSON of everything but where the run lies."""
+    body = config.model_dump(mode="json", exclude=_NOT_IN_DIGEST)
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def diff_configs(old: RunConfig, new: RunConfig) -> list[str]:
     """The keys that differ, one line each, `learner.lr: 2e-05 -> 1e-05`. Empty exactly where the digests are equal."""
-    before = _flat(old.model_dump(mode="json", exclude={"runs_dir"}))
-    after = _flat(new.model_dump(mode="json", exclude={"runs_dir"}))
+    before = _flat(old.model_dump(mode="json", exclude=_NOT_IN_DIGEST))
+    after = _flat(new.model_dump(mode="json", exclude=_NOT_IN_DIGEST))
     return [
         f"{key}: {json.dumps(before[key])} -> {json.dumps(after[key])}" for key in before if before[key] != after[key]
     ]

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
-from burnish.attempts import AttemptRunner
+from burnish.attempts import AttemptRunner, OnStep
 from burnish.config import RunConfig
 from burnish.engine.base import Engine
 from burnish.engine.local.client import LocalEngine
@@ -21,9 +21,12 @@ from burnish.learn.codec import StepMetrics
 from burnish.reward.grade import HiddenTests
 from burnish.rollout.agent import CodeAgent
 from burnish.rollout.loop import RolloutSetup
+from burnish.rollout.progress import SandboxKeeper, SnapshotKeeper
 from burnish.rollout.render import ChatRenderer, Renderer
 from burnish.sandbox import make_backend
 from burnish.sandbox.base import SandboxBackend
+from burnish.sandbox.objects import ObjectStore
+from burnish.store import RunStore
 from burnish.tasks.load import load_tasks
 from burnish.types import Batch, PolicyVersion, Sampling, Task, TaskSet
 from burnish.weights.model_files import resolve_model
@@ -48,6 +51,7 @@ class Parts:
     backend: SandboxBackend
     engine: Engine
     learner: StepTaker
+    keeper: SandboxKeeper | None = None  # where training attempts save their sandboxes
 
     @cached_property
     def train_by_id(self) -> dict[str, Task]:
@@ -67,9 +71,17 @@ class Parts:
         )
 
     def attempt_runner(
-        self, *, tasks: TaskSet | None = None, temperature: float | None = None, label: str | None = None
+        self,
+        *,
+        tasks: TaskSet | None = None,
+        temperature: float | None = None,
+        label: str | None = None,
+        on_step: OnStep | None = None,
     ) -> AttemptRunner:
-        """Attempts at the training tasks, or at an evaluation's with its own temperature and label."""
+        """Attempts at the training tasks, or at an evaluation's with its own temperature and label.
+
+        With `on_step`, which hears of each finished step, attempts can be continued, and save their sandboxes.
+        """
         config = self.config
         tasks = tasks or self.train
         setup = RolloutSetup(
@@ -80,6 +92,7 @@ class Parts:
             sampling=self.sampling(config.agent.temperature if temperature is None else temperature),
             max_turns=config.agent.max_turns,
             max_context_tokens=config.model.max_context_tokens,
+            keeper=None if on_step is None else self.keeper,
         )
         return AttemptRunner(
             setup=setup,
@@ -87,6 +100,7 @@ class Parts:
             max_retries=config.flow.max_attempt_retries,
             timeout_s=config.flow.attempt_timeout_s,
             label=label,
+            on_step=on_step,
         )
 
 
@@ -113,7 +127,7 @@ def load_inputs(config: RunConfig) -> Inputs:
 
 @contextlib.asynccontextmanager
 async def open_parts(
-    config: RunConfig, inputs: Inputs, *, logs: Path, checkpoint: Path | None, version: PolicyVersion
+    config: RunConfig, inputs: Inputs, *, store: RunStore, logs: Path, checkpoint: Path | None, version: PolicyVersion
 ) -> AsyncIterator[Parts]:
     """Starts sandboxes, engine and learner. `checkpoint` None starts from the model itself.
 
@@ -148,7 +162,19 @@ async def open_parts(
             backend=backend,
             engine=await engine_task,
             learner=learner,
+            keeper=await _keeper(backend, store),
         )
+
+
+async def _keeper(backend: SandboxBackend, store: RunStore) -> SandboxKeeper | None:
+    """Saves sandboxes in the run's store, where the backend can."""
+    if "snapshot.export" not in await backend.capabilities():
+        return None
+    return SnapshotKeeper(
+        backend,
+        store_of=lambda attempt_id: ObjectStore.at(f"{store.url}/snapshots/{attempt_id}"),
+        forget=lambda attempt_id: store.delete_under(f"snapshots/{attempt_id}"),
+    )
 
 
 async def require_network(backend: SandboxBackend, tasks: TaskSet) -> None:

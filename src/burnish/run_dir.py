@@ -3,20 +3,22 @@
 RUN/config.yaml        the resolved recipe
 RUN/run.json           name, seed, digest, version
 RUN/events.jsonl       what happened; the truth of every report
-RUN/journal/           every attempt and every step, see flow/journal.py
-RUN/commit.json        the newest committed step and its checkpoint; replaced atomically, the one thing a resume trusts
+RUN/journal/           every attempt and every step of it, see flow/journal.py
+RUN/manifests/         the commits, see flow/manifest.py; the one thing a resume trusts
+RUN/snapshots/         sandboxes of attempts under way, to go on in after a crash
 RUN/checkpoints/       step-000010/: Hugging Face weights (fp32) and optimizer state
 RUN/weights/           v000012/: published versions for the engine, the newest few
 RUN/logs/              of engine and learner; sandbox-audit.jsonl: what every sandbox was asked to do, chained
 RUN/eval-before.json, eval-after.json, summary.json, report.html
 RUN/model/             the trained model, as a Hugging Face folder
+
+journal, manifests and snapshots are an object store's: with `store` they lie there, under the run's name.
 """
 
 import fcntl
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,17 +27,7 @@ from burnish.config import RESOLVED_FILE, RunConfig, config_digest, diff_configs
 from burnish.config_load import load_config
 from burnish.errors import StoreError, UserError, boundary
 from burnish.files import write_whole
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Commit:
-    """The state that survives: everything up to `step` counts, everything after it does not.
-
-    Example: Commit(step=10, checkpoint="step-000010")
-    """
-
-    step: int
-    checkpoint: str | None  # folder name under checkpoints/; None at step 0
+from burnish.store import RunStore
 
 
 class RunDir:
@@ -44,7 +36,6 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.events = path / "events.jsonl"
-        self.journal = path / "journal"
         self.checkpoints = path / "checkpoints"
         self.weights = path / "weights"
         self.logs = path / "logs"
@@ -106,17 +97,9 @@ class RunDir:
             run.write_text(RESOLVED_FILE, resolved_yaml(config))
         return run
 
-    def read_commit(self) -> Commit:
-        """The newest committed state; step 0 for a run that never committed one."""
-        path = self.path / "commit.json"
-        if not path.exists():
-            return Commit(step=0, checkpoint=None)
-        with boundary(StoreError, during=f"read {path}"):
-            return Commit(**json.loads(path.read_text()))
-
-    def write_commit(self, commit: Commit) -> None:
-        """The moment a step begins to count. The checkpoint it names must be on disk already."""
-        self.write_json("commit.json", asdict(commit))
+    def open_store(self, url: str | None) -> RunStore:
+        """Where journal, manifests and snapshots lie: in this folder, or at `url` under the run's name."""
+        return RunStore.at(str(self.path) if url is None else f"{url.rstrip('/')}/{self.path.name}")
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         self.write_text(name, json.dumps(value, indent=2) + "\n")

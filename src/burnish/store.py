@@ -33,9 +33,10 @@ class RunStore:
         await store.create("manifests/00000001.json", b"{}")
     """
 
-    def __init__(self, store: "obstore.store.ObjectStore", *, folder: Path | None = None) -> None:
+    def __init__(self, store: "obstore.store.ObjectStore", *, url: str, folder: Path | None = None) -> None:
         """`folder`: where a store of this machine's files lies, so that writes can be made to survive a power cut."""
         self._store, self._folder = store, folder
+        self.url = url
 
     @classmethod
     def at(cls, url: str, **options: Any) -> "RunStore":
@@ -45,10 +46,10 @@ class RunStore:
         """
         try:
             if url == "memory:///":
-                return cls(MemoryStore())
+                return cls(MemoryStore(), url=url)
             if "://" in url:
-                return cls(from_url(url, **options))
-            return cls(LocalStore(url, mkdir=True), folder=Path(url))
+                return cls(from_url(url, **options), url=url)
+            return cls(LocalStore(url, automatic_cleanup=True, mkdir=True), url=url, folder=Path(url))
         except (BaseError, ValueError, OSError) as error:
             raise UserError(f"no object store: {error}", where=url, fix="a folder, or s3://bucket/prefix") from error
 

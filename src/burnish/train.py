@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -23,13 +23,16 @@ from burnish.errors import BoundaryError, UserError
 from burnish.evaluate.measure import measure
 from burnish.evaluate.result import EvalResult, read_result, write_result
 from burnish.evaluate.suite import compare
-from burnish.flow.journal import Journal, read_journal, replay_journal
+from burnish.flow.journal import Journal, Tail, cut_tail, read_journal
+from burnish.flow.ledger import ResumePoint, resume_point
+from burnish.flow.manifest import Commits
 from burnish.observe.emit import Event, attached, emit
 from burnish.observe.events import EVENTS_FILE, EventLog, read_events
 from burnish.observe.live import LiveView
 from burnish.observe.report import render_terminal, write_report
 from burnish.parts import Inputs, Parts, load_inputs, open_parts
-from burnish.run_dir import Commit, RunDir
+from burnish.run_dir import RunDir
+from burnish.store import RunStore
 from burnish.weights.publish import whole_folder
 
 INTERRUPTED = 130  # the shell's exit code for ctrl-C
@@ -113,15 +116,19 @@ class _Session:
 
     async def _phases(self) -> str:
         emit("phase", name="load")
-        commit = self._run.read_commit()
-        checkpoint = self._run.checkpoints / commit.checkpoint if commit.checkpoint else None
+        store = self._run.open_store(self._config.store)
+        commits = await Commits.read(store)
+        point = await self._resume_point(store, commits)
+        checkpoint = self._run.checkpoints / point.checkpoint if point.checkpoint else None
         async with open_parts(
-            self._config, self._inputs, logs=self._run.logs, checkpoint=checkpoint, version=commit.step
+            self._config, self._inputs, store=store, logs=self._run.logs, checkpoint=checkpoint, version=point.step
         ) as parts:
             before = await self._evaluate(parts, "before")
             emit("phase", name="train")
-            with closing(Journal(self._run.journal)) as journal:
-                self._conductor = self._make_conductor(parts, commit, journal)
+            async with await Journal.open(store) as journal:
+                if self._resumed:
+                    await _begin_life(point, journal)
+                self._conductor = Conductor(parts, self._run, point=point, commits=commits, journal=journal)
                 reason = await self._conductor.run(deadline=self._deadline(before.wall_s))
             if reason == "interrupted":
                 return reason
@@ -132,18 +139,16 @@ class _Session:
             self._write_summary(before, after)
         return reason
 
-    def _make_conductor(self, parts: Parts, commit: Commit, journal: Journal) -> Conductor:
-        """Goes on from the commit and the journal, which for a new run are both empty."""
-        records = read_journal(self._run.journal)
-        replayed = replay_journal(records, committed_step=commit.step, max_lag=self._config.flow.max_lag)
-        life = 0
-        if self._resumed:
-            life = replayed.num_resumes + 1
-            journal.resume(step=commit.step)
-            emit("run.resume", step=commit.step, num_dropped=replayed.num_void)
-            if replayed.num_void:
-                emit("drop", reason="resume_orphan", num=replayed.num_void, group_id=None)
-        return Conductor(parts, self._run, commit=commit, replayed=replayed, life=life, journal=journal)
+    async def _resume_point(self, store: RunStore, commits: Commits) -> ResumePoint:
+        """Where the run goes on; its beginning for a new one. Cuts what a crash left half-written."""
+        if not self._resumed:
+            return ResumePoint()
+        tail = Tail()
+        point = await resume_point(read_journal(store, tail), commits.manifests)
+        if tail.torn:
+            emit("journal.cut", segment=tail.torn)
+            await cut_tail(store, tail)
+        return point
 
     def _deadline(self, eval_s: float) -> float | None:
         limit_s = self._config.train.time_limit_s
@@ -188,6 +193,15 @@ class _Session:
             self._conductor.stop()
         elif self._main is not None:
             self._main.cancel()
+
+
+async def _begin_life(point: ResumePoint, journal: Journal) -> None:
+    """Writes down what this life will not use before anything else happens in it."""
+    point.write(journal)
+    await journal.flush()
+    emit("run.resume", step=point.step, num_dropped=point.num_voided)
+    for reason, ids in point.voided.items():
+        emit("drop", reason=reason, num=len(ids), group_id=None)
 
 
 def _print_end(console: Console, run: RunDir) -> None:

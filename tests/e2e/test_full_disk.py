@@ -37,6 +37,6 @@ def test_a_full_disk_ends_the_run_with_that_cause(small_disk: Path, tmp_path: Pa
     assert "No space left on device" in done.stderr
     assert "error: store: " in done.stderr
     assert "Traceback" not in done.stderr.split("error: store: ")[0]
-    assert not (run / "commit.json").exists()
+    assert not list((run / "manifests").glob("*"))
     assert not list((run / "weights").glob("v*"))
     assert not list((run / "checkpoints").glob("step-*"))

@@ -1,5 +1,6 @@
 """The whole loop on the real model: train, kill -9, resume, account for everything."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,9 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from burnish.flow.journal import read_journal, replay_journal
+from burnish.flow.manifest import Commits
+from burnish.flow.verify import verify_run
 from burnish.observe.events import read_events
 from burnish.observe.schema import validate
+from burnish.store import RunStore
 
 pytestmark = [pytest.mark.model, pytest.mark.namespaces, pytest.mark.e2e]
 ROOT = Path(__file__).parents[2]
@@ -113,25 +116,13 @@ def test_events_keep_their_schema_and_show_the_resume(finished: Path) -> None:
     assert all(event["lag_max"] == 0 for event in steps)
 
 
-def test_every_trajectory_was_trained_at_most_once(finished: Path) -> None:
+def test_every_attempt_is_accounted_for_exactly_once(finished: Path) -> None:
     """I2 from the files alone."""
-    records = list(read_journal(finished / "journal"))
-    state = replay_journal(records, committed_step=2, max_lag=0)
-    steps: dict[int, dict[str, Any]] = {}
-    for record in records:
-        if record["kind"] == "resume":
-            steps = {number: step for number, step in steps.items() if number <= record["step"]}
-        if record["kind"] == "step":
-            steps[record["step"]] = record
-    assert sorted(steps) == [1, 2]
-    trained = Counter(id for step in steps.values() for ids in step["trained"].values() for id in ids)
-    assert trained
-    assert set(trained.values()) == {1}
-    attempts = {r["attempt"].trajectory.id for r in records if r["kind"] == "attempt"}
-    assert trained.keys() <= attempts
-    closed = [group for step in steps.values() for group in (*step["trained"], *step["dropped"])]
-    assert len(closed) == len(set(closed)) == 4
-    assert state.closed >= {int(group[1:]) for group in closed}
+    found = asyncio.run(verify_run(RunStore.at(str(finished))))
+    assert (found.findings, found.num_open, found.ended) == ([], 0, "completed")
+    assert (found.num_steps, found.num_lives) == (2, 2)
+    assert found.fates["trained"] > 0
+    assert sum(found.fates.values()) == found.num_attempts
 
 
 def test_the_trained_model_is_a_model(finished: Path) -> None:
@@ -172,9 +163,10 @@ def test_ctrl_c_commits_what_is_done_and_says_how_to_go_on(tmp_path: Path, model
     assert process.returncode == 130
     assert b"--resume" in out
     assert b"Traceback" not in out
-    commit = json.loads((run / "commit.json").read_text())
-    assert commit["step"] >= 1
-    assert (run / "checkpoints" / commit["checkpoint"] / "model.safetensors").exists()
+    commit = asyncio.run(Commits.read(RunStore.at(str(run)))).last
+    assert commit is not None
+    assert commit.step >= 1
+    assert (run / "checkpoints" / str(commit.checkpoint) / "model.safetensors").exists()
     assert events_of(run)[-1]["reason"] == "interrupted"
 
 
@@ -191,7 +183,7 @@ def test_ctrl_c_twice_ends_at_once_and_leaves_nothing_that_a_resume_would_trust(
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert b"Traceback" not in out
-    assert not (run / "commit.json").exists()
+    assert not (run / "manifests").exists()
     assert not (run / "eval-before.json").exists()
     _, alive = psutil.wait_procs(family, timeout=15)
     assert not alive

@@ -38,6 +38,7 @@ SAME_PART = {
     "burnish.config_reference": "burnish.config",
     "burnish.config_load": "burnish.config",
     "burnish.attempts": "burnish.parts",
+    "burnish.bookkeeping": "burnish.train",
     "burnish.conductor": "burnish.train",
     "burnish.run_dir": "burnish.train",
     "burnish.step_report": "burnish.train",

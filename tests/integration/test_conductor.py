@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -15,15 +16,19 @@ from burnish.config import AgentConfig, FlowConfig, RunConfig, TrainConfig
 from burnish.engine.base import Engine
 from burnish.engine.restart import RestartingEngine
 from burnish.errors import BoundaryError, EngineError, LearnerError, SandboxError
-from burnish.flow.journal import Journal, Replayed, read_journal, replay_journal
+from burnish.flow.journal import Journal, read_journal
+from burnish.flow.ledger import Account, Books, ResumePoint, closed_groups, resume_point
+from burnish.flow.manifest import Commits
+from burnish.flow.verify import verify_run
 from burnish.learn.codec import StepMetrics
 from burnish.observe.emit import Event, attached
 from burnish.observe.schema import validate
 from burnish.parts import Parts
-from burnish.run_dir import Commit, RunDir
+from burnish.run_dir import RunDir
 from burnish.sandbox import make_backend
-from burnish.sandbox.base import SandboxBackend, SandboxBox
+from burnish.sandbox.base import SandboxBackend, SandboxBox, Snapshot
 from burnish.sandbox.network import NetworkPolicy
+from burnish.store import RunStore
 from burnish.testing import CharRenderer, ScriptedEngine, make_task_set
 from burnish.types import Batch, Limits, Measured, Sampling, Task, Unmeasured
 
@@ -71,9 +76,10 @@ class Stage:
 
     run: RunDir
     backend: SandboxBackend
+    store: RunStore
     events: list[Event] = field(default_factory=list)
 
-    def conductor(
+    async def conductor(
         self,
         engine: Engine,
         learner: FakeLearner,
@@ -81,15 +87,16 @@ class Stage:
         *,
         num_steps: int = 3,
         backend: SandboxBackend | None = None,
-        commit: Commit | None = None,
-        replayed: Replayed | None = None,
+        resume: bool = False,
         retries: int = 1,
-        max_lag: int = 0,
+        **flow: Any,
     ) -> Conductor:
         config = RunConfig(
             name="t",
             agent=AgentConfig(max_turns=1),
-            flow=FlowConfig(groups_per_step=2, group_size=4, max_attempt_retries=retries, max_lag=max_lag),
+            flow=FlowConfig(
+                **{"groups_per_step": 2, "group_size": 4, "max_attempt_retries": retries, "max_refills": 0, **flow}
+            ),
             train=TrainConfig(num_steps=num_steps, checkpoint_every=2),
         )
         parts = Parts(
@@ -101,11 +108,21 @@ class Stage:
             engine=engine,
             learner=learner,
         )
-        life = 0 if replayed is None else 1
-        return Conductor(
-            parts, self.run, commit=commit or Commit(step=0, checkpoint=None), replayed=replayed or Replayed(),
-            life=life, journal=journal,
-        )  # fmt: skip
+        commits = await Commits.read(self.store)
+        point = ResumePoint()
+        if resume:
+            point = await resume_point(read_journal(self.store), commits.manifests)
+            point.write(journal)
+        return Conductor(parts, self.run, point=point, commits=commits, journal=journal)
+
+    async def committed(self) -> tuple[int, str | None]:
+        last = (await Commits.read(self.store)).last
+        return (last.step, last.checkpoint) if last else (0, None)
+
+    async def accounts(self) -> dict[str, Account]:
+        books = Books(on_problem=pytest.fail)
+        await books.read(read_journal(self.store))
+        return books.accounts
 
     async def play(self, conductor: Conductor) -> str:
         with attached(self.events.append):
@@ -120,7 +137,7 @@ class Stage:
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     backend = make_backend("process")
     run = RunDir.create(RunConfig(name="t"), tmp_path / "run")
-    stage = Stage(run=run, backend=backend)
+    stage = Stage(run=run, backend=backend, store=run.open_store(None))
     yield stage
     await backend.close()
     run.close()
@@ -128,33 +145,34 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         validate(event)
 
 
-@pytest.fixture
-def journal(stage: Stage) -> AsyncIterator[Journal]:  # type: ignore[misc]
-    journal = Journal(stage.run.journal)
-    yield journal
-    journal.close()
+@pytest_asyncio.fixture
+async def journal(stage: Stage) -> AsyncIterator[Journal]:
+    async with await Journal.open(stage.store) as journal:
+        yield journal
 
 
 async def test_a_run_trains_commits_and_accounts_for_every_group(stage: Stage, journal: Journal) -> None:
     """I2: every group of the journal is closed by exactly one step."""
     learner = FakeLearner()
     engine = ScriptedEngine(sometimes_right)
-    assert await stage.play(stage.conductor(engine, learner, journal)) == "completed"
+    assert await stage.play(await stage.conductor(engine, learner, journal)) == "completed"
     assert [version for _, version in engine.updates] == [1, 2, 3]
-    assert stage.run.read_commit() == Commit(step=3, checkpoint="step-000003")
+    assert await stage.committed() == (3, "step-000003")
     assert (stage.run.checkpoints / "step-000003" / "weights").read_text() == "3"
     trained = Counter(id for batch in learner.batches for id in batch.trajectory_ids)
     assert len(trained) == 3 * 2 * 4
     assert set(trained.values()) == {1}
-    state = replay_journal(read_journal(stage.run.journal), committed_step=3, max_lag=0)
-    assert (state.closed, state.attempts) == (set(range(6)), {})
+    closed = closed_groups((await Commits.read(stage.store)).manifests)
+    assert sorted(closed) == list(range(6))
+    found = await verify_run(stage.store)
+    assert (found.findings, found.fates, found.num_open) == ([], {"trained": 24}, 0)
     assert [event["lag_max"] for event in stage.told("step.end")] == [0, 0, 0]
     assert len(stage.told("attempt.end")) == 24
 
 
 async def test_lag_lets_generation_run_ahead_and_no_token_is_older(stage: Stage, journal: Journal) -> None:
     learner = FakeLearner()
-    await stage.play(stage.conductor(ScriptedEngine(sometimes_right), learner, journal, num_steps=5, max_lag=2))
+    await stage.play(await stage.conductor(ScriptedEngine(sometimes_right), learner, journal, num_steps=5, max_lag=2))
     for batch in learner.batches:
         versions = [v for row in batch.rows for v, m in zip(row.versions, row.loss_mask, strict=True) if m]
         assert batch.step - 2 <= min(versions) <= max(versions) <= batch.step
@@ -175,7 +193,7 @@ async def test_engine_death_is_survived_with_the_newest_weights(stage: Stage, jo
 
     engine = await RestartingEngine.start(start, path=stage.run.path, version=0)
     learner = FakeLearner()
-    assert await stage.play(stage.conductor(engine, learner, journal, retries=2)) == "completed"
+    assert await stage.play(await stage.conductor(engine, learner, journal, retries=2)) == "completed"
     assert [event["version"] for event in stage.told("engine.restart")] == [1]
     assert stage.told("attempt.retry")
     assert {event["boundary"] for event in stage.told("attempt.retry")} == {"engine"}
@@ -193,8 +211,8 @@ async def test_an_engine_that_keeps_dying_ends_the_run_with_that_cause(stage: St
     engine = await RestartingEngine.start(start, path=stage.run.path, version=0)
     learner = FakeLearner()
     with pytest.raises(EngineError, match=r"in a row could not be measured.*killed by signal 9"):
-        await stage.play(stage.conductor(engine, learner, journal))
-    assert (learner.batches, stage.run.read_commit().step) == ([], 0)
+        await stage.play(await stage.conductor(engine, learner, journal))
+    assert (learner.batches, await stage.committed()) == ([], (0, None))
 
 
 class FlakyBackend:
@@ -205,11 +223,13 @@ class FlakyBackend:
     def __init__(self, inner: SandboxBackend, every: int) -> None:
         self._inner, self._every, self._num = inner, every, 0
 
-    async def create(self, *, limits: Limits = Limits(), network: NetworkPolicy | None = None) -> SandboxBox:
+    async def create(
+        self, *, limits: Limits = Limits(), network: NetworkPolicy | None = None, snapshot: Snapshot | None = None
+    ) -> SandboxBox:
         self._num += 1
         if self._num % self._every == 0:
             raise SandboxError("create: host died", evidence="signal 9")
-        return await self._inner.create(limits=limits, network=network)
+        return await self._inner.create(limits=limits, network=network, snapshot=snapshot)
 
     async def close(self) -> None:
         await self._inner.close()
@@ -219,11 +239,11 @@ async def test_sandbox_deaths_are_in_no_reward_baseline_or_observation(stage: St
     """Row 8, without retries: groups get smaller, their advantages are those of the measured members alone."""
     learner = FakeLearner()
     flaky = FlakyBackend(stage.backend, every=5)
-    await stage.play(stage.conductor(ScriptedEngine(sometimes_right), learner, journal, backend=flaky, retries=0))  # type: ignore[arg-type]
+    await stage.play(await stage.conductor(ScriptedEngine(sometimes_right), learner, journal, backend=flaky, retries=0))  # type: ignore[arg-type]
     broken = [event for event in stage.told("attempt.end") if event["boundary"] == "sandbox"]
     assert broken
     assert all(event["reward"] is None and event["passed"] is None for event in broken)
-    attempts = [r["attempt"] for r in read_journal(stage.run.journal) if r["kind"] == "attempt"]
+    attempts = [a.attempt for a in (await stage.accounts()).values() if a.attempt is not None]
     outcomes = {a.trajectory.id: a.outcome for a in attempts}
     for batch in learner.batches:
         assert all(isinstance(outcomes[id], Measured) for id in batch.trajectory_ids)
@@ -255,15 +275,12 @@ async def test_a_grader_that_raises_is_no_reward(
 
     original = Parts.attempt_runner
 
-    def with_broken_grader(parts: Parts) -> AttemptRunner:
-        runner = original(parts)
-        return AttemptRunner(
-            setup=runner.setup, grader=Broken(runner), max_retries=0, timeout_s=30, label=None
-        )  # fmt: skip
+    def with_broken_grader(parts: Parts, **options: Any) -> AttemptRunner:
+        return replace(original(parts, **options), grader=Broken(original(parts)), max_retries=0)
 
     monkeypatch.setattr(Parts, "attempt_runner", with_broken_grader)
     learner = FakeLearner()
-    await stage.play(stage.conductor(ScriptedEngine(sometimes_right), learner, journal))
+    await stage.play(await stage.conductor(ScriptedEngine(sometimes_right), learner, journal))
     broken = [event for event in stage.told("attempt.end") if event["task_id"] == TASKS.tasks[0].id]
     assert broken
     assert all(event["reward"] is None and "a bug in a grader" in event["cause"] for event in broken)
@@ -275,38 +292,34 @@ async def test_a_grader_that_raises_is_no_reward(
 async def test_learner_death_ends_the_run_and_leaves_the_last_commit(stage: Stage, journal: Journal) -> None:
     with pytest.raises(LearnerError, match="killed by signal 9"):
         await stage.play(
-            stage.conductor(ScriptedEngine(sometimes_right), FakeLearner(fails_at=3), journal, num_steps=9)
+            await stage.conductor(ScriptedEngine(sometimes_right), FakeLearner(fails_at=3), journal, num_steps=9)
         )
-    assert stage.run.read_commit() == Commit(step=2, checkpoint="step-000002")
+    assert await stage.committed() == (2, "step-000002")
 
 
 async def test_a_crashed_run_goes_on_where_it_was_committed(stage: Stage, journal: Journal) -> None:
     """I2 across a crash after step 3 of which step 2 was committed."""
     first = FakeLearner(fails_at=3)
     with pytest.raises(BoundaryError):
-        await stage.play(stage.conductor(ScriptedEngine(sometimes_right), first, journal, num_steps=5))
-    journal.close()
-    commit = stage.run.read_commit()
-    replayed = replay_journal(read_journal(stage.run.journal), committed_step=commit.step, max_lag=0)
-    assert replayed.closed == {0, 1, 2, 3}
-    again = Journal(stage.run.journal)
-    again.resume(step=commit.step)
-    second = FakeLearner(version=commit.step)
-    resumed = stage.conductor(
-        ScriptedEngine(sometimes_right, version=2), second, again, num_steps=5, commit=commit, replayed=replayed
-    )
-    assert await stage.play(resumed) == "completed"
-    again.close()
-    committed = [id for batch in first.batches[: commit.step] + second.batches for id in batch.trajectory_ids]
+        await stage.play(await stage.conductor(ScriptedEngine(sometimes_right), first, journal, num_steps=5))
+    await journal.flush()
+    step, _ = await stage.committed()
+    async with await Journal.open(stage.store) as again:
+        second = FakeLearner(version=step)
+        resumed = await stage.conductor(
+            ScriptedEngine(sometimes_right, version=2), second, again, num_steps=5, resume=True
+        )
+        assert await stage.play(resumed) == "completed"
+    committed = [id for batch in first.batches[:step] + second.batches for id in batch.trajectory_ids]
     assert max(Counter(committed).values()) == 1
     assert {id.partition(".")[0] for id in committed} == {f"g{index:06d}" for index in range(10)}, "none skipped"
-    final = replay_journal(read_journal(stage.run.journal), committed_step=5, max_lag=0)
-    assert final.closed == set(range(10))
+    found = await verify_run(stage.store)
+    assert (found.findings, found.num_groups, found.num_open, found.num_lives) == ([], 10, 0, 2)
 
 
 async def test_stop_ends_after_the_step_and_commits_it(stage: Stage, journal: Journal) -> None:
     learner = FakeLearner()
-    conductor = stage.conductor(ScriptedEngine(sometimes_right), learner, journal, num_steps=50)
+    conductor = await stage.conductor(ScriptedEngine(sometimes_right), learner, journal, num_steps=50)
 
     def stop_in_step_three(event: Event) -> None:
         if event["event"] == "step.end" and event["step"] == 3:
@@ -314,5 +327,5 @@ async def test_stop_ends_after_the_step_and_commits_it(stage: Stage, journal: Jo
 
     with attached(stop_in_step_three):
         assert await stage.play(conductor) == "interrupted"
-    assert stage.run.read_commit().step == conductor.step == len(learner.batches)
+    assert (await stage.committed())[0] == conductor.step == len(learner.batches)
     assert 3 <= conductor.step < 6

@@ -81,6 +81,7 @@ class SyntheticRun:
                 "attempt.retry", id=f"{group}.{index}", task_id=f"{FAMILIES[family]}/0", boundary="sandbox",
                 cause=cause, retry=1,
             )  # fmt: skip
+            self.add("group.refill", group_id=group, id=f"{group}.{index}", cause=cause)
         stop = "failed" if broken else "passed_visible" if passed else self.rng.choice(["max_turns", "no_action"])
         self.add(
             "attempt.end", id=f"{group}.{index}", group_id=group, task_id=f"{FAMILIES[family]}/0",
@@ -102,6 +103,8 @@ class SyntheticRun:
             self.add("drop", reason="too_few_measured", num=8, group_id=f"g{step}-1")
         if step == 9:
             self.add("starved", num_groups=6, version=8)
+            self.add("attempt.recut", id=f"g{step}-0.1", version=9)
+            self.add("journal.cut", segment="journal/00000042.seg")
         self.add("engine.stats", running=31, waiting=4, num_generated_tokens=4000 * step, tokens_per_s=410.5)
         self.add("sandbox.retry", cause="create: no sandbox within 20 s", retry=1)
         self.add("sandbox.create", id=f"s{step}")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from burnish.errors import AttemptError
 from burnish.flow.buffer import GroupBuffer, Judged, judge
+from burnish.flow.packing import make_batch
 from burnish.observe.emit import Event, attached
 from burnish.reward.advantage import advantages
 from burnish.testing import make_attempt, make_group
@@ -72,7 +73,7 @@ async def test_a_step_without_any_signal_is_dropped_loudly_and_waited_past() -> 
 
 
 @pytest.mark.parametrize(("max_lag", "kept"), [(0, [3]), (1, [2, 3]), (3, [0, 1, 2, 3])])
-async def test_one_token_past_the_lag_bound_drops_its_group(max_lag: int, kept: list[int]) -> None:
+async def test_a_group_past_the_lag_bound_is_dropped(max_lag: int, kept: list[int]) -> None:
     """I3: strict, per token."""
     buffer, closed = buffer_of(len(kept), max_lag=max_lag)
     for version in range(4):
@@ -81,6 +82,38 @@ async def test_one_token_past_the_lag_bound_drops_its_group(max_lag: int, kept: 
     assert [judged.group.id for judged in step.trained] == [f"g{v:06d}" for v in kept]
     assert {judged.drop for judged in closed} <= {"stale"}
     assert len(closed) == 4 - len(kept)
+
+
+async def test_a_group_with_fresh_tokens_stays_whole_and_trains_only_those() -> None:
+    """I3, per token: what is too old is context, and its reward still counts in the baseline."""
+    buffer, closed = buffer_of(1, max_lag=1)
+    attempts = (
+        make_attempt(id="g000000.0", answers=((4, 5), (6,)), versions=(0, 2), reward=1.0),
+        make_attempt(id="g000000.1", answers=((7,),), versions=(0,), reward=0.0),
+    )
+    buffer.put(Group(id="g000000", task_id="t/0", family="t", attempts=attempts))
+    step = await buffer.take(version=3, timeout_s=1)
+    assert closed == []
+    assert step.trained[0].advantages == pytest.approx((1.0, -1.0), abs=1e-3)
+    batch = make_batch(step.trained, step=3, temperature=1.0, oldest=2)
+    assert batch.trajectory_ids == ("g000000.0",)
+    (row,) = batch.rows
+    trained = [(id, v) for id, v, mask in zip(row.ids, row.versions, row.loss_mask, strict=True) if mask]
+    assert trained == [(6, 2)]
+    assert [v for v, mask in zip(row.versions, row.loss_mask, strict=True) if not mask] == [-1] * (len(row.ids) - 1)
+
+
+async def test_a_group_of_a_quarantined_task_is_closed_at_once_and_fills_no_step() -> None:
+    buffer, closed = buffer_of(1)
+    buffer.put(Group(id="g000000", task_id="t/0", family="t", attempts=()))
+    assert [judged.drop for judged in closed] == ["quarantined"]
+    assert len(buffer) == 0
+
+
+def test_groups_that_must_be_whole_are_dropped_when_they_are_not() -> None:
+    group = Group(id="g000000", task_id="t/0", family="t", attempts=make_group([0, 1, 1]).attempts)
+    assert judge(group, GRPO, num_needed=4).drop == "short"
+    assert judge(group, GRPO, num_needed=3).drop is None
 
 
 async def test_starvation_has_a_deadline_and_says_how_far_it_got() -> None:

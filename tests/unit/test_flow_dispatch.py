@@ -1,21 +1,16 @@
-"""Tickets, retries, groups; and random histories of the whole flow."""
+"""Tickets, retries, groups and their rules."""
 
 import asyncio
-from collections import Counter
-from functools import partial
-from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from burnish.errors import EngineError, SandboxError
-from burnish.flow.buffer import GroupBuffer, Judged
-from burnish.flow.dispatch import AttemptFn, Dispatcher, Ticket, attempt_or_unmeasured
+from burnish.flow.dispatch import Dispatcher, attempt_or_unmeasured
 from burnish.flow.gate import LagGate
+from burnish.flow.group import AttemptFn, GroupRules, Ticket, member_of
+from burnish.flow.ledger import Ongoing, OpenGroup
 from burnish.flow.source import TaskSource
 from burnish.observe.emit import Event, attached
-from burnish.reward.advantage import advantages
 from burnish.testing import make_attempt, make_task_set
 from burnish.types import Attempt, Group, Measured, Unmeasured
 
@@ -66,28 +61,33 @@ async def test_an_attempt_that_never_ends_is_ended() -> None:
     assert (attempt.outcome.boundary, attempt.outcome.cause) == ("attempt", "attempt: deadline exceeded")
 
 
+async def always_room() -> None:
+    pass
+
+
 def dispatcher(
     attempt: AttemptFn,
     groups: list[Group],
     *,
     gate: LagGate | None = None,
-    finished: dict[int, dict[int, Attempt]] | None = None,
-    life: int = 0,
+    opened: dict[int, OpenGroup] | None = None,
+    rules: GroupRules = GroupRules(group_size=3, seed=5),
     max_concurrent: int = 4,
+    begun: list[str] | None = None,
     told: list[str] | None = None,
 ) -> Dispatcher:
     return Dispatcher(
         source=TaskSource(len(TASKS), seed=0),
         tasks=TASKS,
         gate=gate or LagGate(groups_per_step=2, max_lag=0),
-        group_size=3,
+        rules=rules,
         max_concurrent=max_concurrent,
-        seed=5,
-        life=life,
         attempt=attempt,
+        on_begin=lambda ticket: (begun if begun is not None else []).append(ticket.id),
         on_attempt=lambda ticket, _: (told if told is not None else []).append(ticket.id),
         on_group=groups.append,
-        finished=finished or {},
+        opened=opened or {},
+        room=always_room,
     )
 
 
@@ -108,15 +108,88 @@ async def test_groups_have_their_members_in_order_and_no_more_groups_than_slots(
     ]
 
 
-async def test_a_resumed_group_runs_only_what_is_missing_under_ids_of_the_new_life() -> None:
+async def test_a_resumed_group_keeps_what_is_finished_goes_on_with_the_rest_and_reuses_no_id() -> None:
     groups: list[Group] = []
     told: list[str] = []
-    finished = {0: {0: make_attempt(id="g000000.0"), 2: make_attempt(id="g000000.2")}}
-    again = dispatcher(failing(0, EngineError("")), groups, finished=finished, life=1, told=told)
-    await run_until_idle(again, 2, groups)
+    begun: list[str] = []
+    steps = make_attempt().trajectory.steps
+    seen: dict[str, Ticket] = {}
+
+    async def attempt(ticket: Ticket) -> Attempt:
+        seen[ticket.id] = ticket
+        return make_attempt(id=ticket.id)
+
+    opened = OpenGroup(
+        finished={0: make_attempt(id="g000000.0")},
+        ongoing={2: Ongoing(id="g000000.2", seed=77, steps=steps)},
+        num_ids={0: 1, 1: 1, 2: 1},  # member 1 had an attempt, which is void
+    )
+    await run_until_idle(dispatcher(attempt, groups, opened={0: opened}, told=told, begun=begun), 2, groups)
     first = next(group for group in groups if group.id == "g000000")
-    assert [a.trajectory.id for a in first.attempts] == ["g000000.0", "g000000.1r1", "g000000.2"]
+    assert [a.trajectory.id for a in first.attempts] == ["g000000.0", "g000000.1-2", "g000000.2"]
     assert "g000000.0" not in told
+    assert "g000000.2" not in begun, "it began in another life"
+    assert (seen["g000000.2"].steps, seen["g000000.2"].seed) == (steps, 77)
+    assert seen["g000000.1-2"].seed != seen["g000000.2"].seed
+
+
+async def test_unmeasured_attempts_are_replaced_while_there_are_refills() -> None:
+    groups: list[Group] = []
+    broken = {"g000000.1", "g000000.1-2", "g000000.2"}
+
+    async def attempt(ticket: Ticket) -> Attempt:
+        outcome = Unmeasured(boundary="sandbox", cause="host died") if ticket.id in broken else None
+        return make_attempt(id=ticket.id, outcome=outcome)
+
+    rules = GroupRules(group_size=3, max_refills=2, seed=5)
+    await run_until_idle(dispatcher(attempt, groups, rules=rules), 2, groups)
+    first = next(group for group in groups if group.id == "g000000")
+    ids = [a.trajectory.id for a in first.attempts]
+    assert ids == ["g000000.0", "g000000.1", "g000000.1-2", "g000000.2", "g000000.2-2"]
+    assert sum(isinstance(a.outcome, Measured) for a in first.attempts) == 2, "the two refills are used up"
+
+
+async def test_the_slowest_of_an_oversampled_group_are_cancelled_and_told() -> None:
+    groups: list[Group] = []
+    told: list[str] = []
+    stopped: list[str] = []
+
+    async def attempt(ticket: Ticket) -> Attempt:
+        try:
+            await asyncio.sleep(0 if ticket.member < 3 else 3600)
+        except asyncio.CancelledError:
+            stopped.append(ticket.id)
+            raise
+        return make_attempt(id=ticket.id)
+
+    rules = GroupRules(group_size=3, oversample=2, seed=5)
+    await run_until_idle(dispatcher(attempt, groups, rules=rules, told=told, max_concurrent=99), 1, groups)
+    assert [a.trajectory.stop_reason for a in groups[0].attempts] == ["max_turns"] * 3 + ["cancelled"] * 2
+    assert sorted(stopped[:2]) == ["g000000.3", "g000000.4"]
+    assert {"g000000.3", "g000000.4"} <= set(told)
+
+
+async def test_a_cancelled_dispatcher_says_how_far_its_groups_had_come() -> None:
+    async def attempt(ticket: Ticket) -> Attempt:
+        if ticket.member:
+            await asyncio.sleep(3600)
+        return make_attempt(id=ticket.id)
+
+    groups: list[Group] = []
+    running = dispatcher(attempt, groups, max_concurrent=99)
+    task = asyncio.create_task(running.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert [[a.trajectory.stop_reason for a in group.attempts] for group in running.open_groups()] == [
+        ["max_turns", "cancelled", "cancelled"]
+    ] * 2
+
+
+@pytest.mark.parametrize(("id", "member"), [("g000012.3", 3), ("g000012.11-2", 11)])
+def test_an_id_names_its_member(id: str, member: int) -> None:
+    assert member_of(id) == member
 
 
 async def test_concurrency_is_bounded() -> None:
@@ -141,86 +214,3 @@ async def test_a_bug_in_an_attempt_ends_the_dispatcher_with_that_bug() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await dispatcher(failing(99, ZeroDivisionError("ours")), groups).run()
     assert caught.group_contains(ZeroDivisionError, match="ours")
-
-
-async def history(seed: int, *, max_lag: int, groups_per_step: int, num_steps: int) -> tuple[list[str], list[Judged]]:
-    """A random run: attempts of random length while the version moves, failing now and then. Checks I3 on the way."""
-    rng = Random(seed)
-    version = 0
-
-    async def attempt(ticket: Ticket) -> Attempt:
-        began = version
-        for _ in range(rng.randint(0, 6)):
-            await asyncio.sleep(0)
-        if rng.random() < 0.15:
-            raise SandboxError("host died")
-        return make_attempt(
-            id=ticket.id, answers=((1,), (2,)), versions=(began, version), reward=float(rng.random() < 0.5)
-        )
-
-    closed: list[Judged] = []
-    trained: list[str] = []
-    gate = LagGate(groups_per_step=groups_per_step, max_lag=max_lag)
-
-    def on_closed(judged: Judged) -> None:
-        closed.append(judged)
-        gate.release(1)
-
-    buffer = GroupBuffer(
-        groups_per_step=groups_per_step,
-        max_lag=max_lag,
-        advantage_fn=partial(advantages, estimator="grpo"),
-        on_closed=on_closed,
-    )
-    retried = partial(attempt_or_unmeasured, attempt, max_retries=1, timeout_s=5)
-    running = Dispatcher(
-        source=TaskSource(len(TASKS), seed=seed),
-        tasks=TASKS,
-        gate=gate,
-        group_size=3,
-        max_concurrent=rng.randint(1, 9),
-        seed=seed,
-        life=0,
-        attempt=retried,
-        on_attempt=lambda ticket, attempt: None,
-        on_group=buffer.put,
-        finished={},
-    )
-    task = asyncio.create_task(running.run())
-    while version < num_steps:
-        step = await buffer.take(version=version, timeout_s=5)
-        assert step.num_groups == groups_per_step
-        assert step.trained
-        for judged in step.trained:
-            assert all(
-                isinstance(a.outcome, Measured) for a in judged.group.attempts if a.trajectory in judged.trajectories
-            )
-            assert all(v >= version - max_lag for t in judged.trajectories for s in t.steps for v in s.versions)
-        trained += [t.id for judged in step.trained for t in judged.trajectories]
-        closed += step.dropped
-        version += 1
-        gate.release(step.num_groups)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    return trained, closed
-
-
-@given(
-    seed=st.integers(0, 10**6),
-    max_lag=st.integers(0, 3),
-    groups_per_step=st.integers(1, 4),
-    num_steps=st.integers(1, 6),
-)
-@settings(max_examples=150)
-def test_random_histories_train_once_or_drop_once_with_a_reason(
-    seed: int, max_lag: int, groups_per_step: int, num_steps: int
-) -> None:
-    """I1, I2, I3 and I8 over the whole flow."""
-    trained, closed = asyncio.run(history(seed, max_lag=max_lag, groups_per_step=groups_per_step, num_steps=num_steps))
-    assert max(Counter(trained).values()) == 1
-    dropped = Counter(judged.group.id for judged in closed)
-    assert max(dropped.values(), default=1) == 1
-    assert {judged.drop for judged in closed} <= {"no_signal", "too_few_measured", "stale"}
-    assert not {id.partition(".")[0] for id in trained} & dropped.keys()
-    if max_lag == 0:
-        assert "stale" not in {judged.drop for judged in closed}, "lag 0 is synchronous: nothing can be stale"

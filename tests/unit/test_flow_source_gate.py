@@ -45,31 +45,65 @@ def test_group_ids_invert(index: int) -> None:
     assert group_index(group_id(index)) == index
 
 
+async def through(gate: LagGate, group: int) -> None:
+    await gate.wait()
+    gate.hold(group)
+
+
 async def test_gate_lets_through_one_step_per_allowed_lag_and_wakes_on_release() -> None:
     gate = LagGate(groups_per_step=2, max_lag=1)
-    for _ in range(4):
-        await gate.acquire()
-    waiting = asyncio.create_task(gate.acquire())
+    for group in range(4):
+        await through(gate, group)
+    waiting = asyncio.create_task(through(gate, 4))
     await asyncio.sleep(0)
     assert not waiting.done()
-    gate.release(1)
+    gate.finished(2)
+    gate.release([2])
     await waiting
     assert gate.num_held == 4
 
 
-async def test_gate_refuses_slots_nobody_holds() -> None:
+async def test_a_group_that_outlives_the_bound_holds_up_nobody_and_waits_for_its_turn_in_the_end() -> None:
+    gate = LagGate(groups_per_step=1, max_lag=1)
+    await through(gate, 0)
+    for version in (1, 2):
+        await through(gate, version)
+        gate.finished(version)
+        gate.release([version])
+        gate.published(version)
+    assert (gate.num_held, gate.num_overdue) == (0, 1)
+    gate.finished(0)
+    assert (gate.num_held, gate.num_overdue) == (1, 0)
+    gate.release([0])
+    assert gate.num_held == 0
+
+
+async def test_at_lag_0_nothing_is_overdue() -> None:
     gate = LagGate(groups_per_step=2, max_lag=0)
-    await gate.acquire()
-    with pytest.raises(ValueError, match="2 slots given back, 1 held"):
-        gate.release(2)
+    await through(gate, 0)
+    await through(gate, 1)
+    gate.published(0)
+    assert (gate.num_held, gate.num_overdue) == (2, 0)
+
+
+async def test_gate_refuses_what_cannot_be() -> None:
+    gate = LagGate(groups_per_step=2, max_lag=0)
+    await through(gate, 0)
+    with pytest.raises(ValueError, match="group 0 was closed, but had not finished"):
+        gate.release([0])
+    with pytest.raises(ValueError, match="group 0 was dispatched already"):
+        gate.hold(0)
+    with pytest.raises(ValueError, match="group 1 is not running"):
+        gate.finished(1)
 
 
 async def test_a_gate_that_shrinks_lets_no_more_through() -> None:
     gate = LagGate(groups_per_step=1, max_lag=1)
-    await gate.acquire()
+    await through(gate, 0)
     gate.num_slots = 0
-    gate.release(1)
-    waiting = asyncio.create_task(gate.acquire())
+    gate.finished(0)
+    gate.release([0])
+    waiting = asyncio.create_task(gate.wait())
     await asyncio.sleep(0)
     assert not waiting.done()
     waiting.cancel()

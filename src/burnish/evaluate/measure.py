@@ -3,7 +3,7 @@
 from burnish.attempts import AttemptRunner
 from burnish.evaluate.result import EvalResult
 from burnish.evaluate.suite import evaluate
-from burnish.flow.dispatch import Ticket
+from burnish.flow.group import Ticket
 from burnish.types import Attempt, Task, TaskSet
 
 

@@ -9,7 +9,7 @@ from burnish.errors import AttemptError
 from burnish.observe.emit import emit
 from burnish.types import Group, Measured, PolicyVersion, Trajectory
 
-DropReason = Literal["no_signal", "too_few_measured", "stale", "resume_orphan"]
+DropReason = Literal["no_signal", "too_few_measured", "short", "stale", "quarantined", "run_ended"]
 AdvantageFn = Callable[[Sequence[float]], tuple[float, ...] | None]
 
 
@@ -26,16 +26,30 @@ class Judged:
     drop: DropReason | None = None
 
 
-def judge(group: Group, advantage_fn: AdvantageFn) -> Judged:
-    """Measured attempts form the baseline; unmeasured ones are absent from everything (I1)."""
+def judge(group: Group, advantage_fn: AdvantageFn, *, num_needed: int = 2) -> Judged:
+    """Measured attempts form the baseline; unmeasured ones are absent from everything (I1).
+
+    `num_needed`: with fewer measured attempts the group is dropped.
+    """
     measured = [(a.trajectory, a.outcome.reward) for a in group.attempts if isinstance(a.outcome, Measured)]
+    if not group.attempts:
+        return Judged(group=group, drop="quarantined")
     if len(measured) < 2:
         return Judged(group=group, drop="too_few_measured")
+    if len(measured) < num_needed:
+        return Judged(group=group, drop="short")
     advantages = advantage_fn([reward for _, reward in measured])
     if advantages is None:
         return Judged(group=group, drop="no_signal")
     kept = [(t, a) for (t, _), a in zip(measured, advantages, strict=True) if t.num_output_tokens]
+    if not kept:
+        return Judged(group=group, drop="no_signal")
     return Judged(group=group, trajectories=tuple(t for t, _ in kept), advantages=tuple(a for _, a in kept))
+
+
+def num_fresh_tokens(trajectory: Trajectory, oldest: PolicyVersion) -> int:
+    """Sampled tokens that versions from `oldest` on have sampled; only those are trained (I3)."""
+    return sum(version >= oldest for step in trajectory.steps for version in step.versions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,13 +73,20 @@ class GroupBuffer:
     """
 
     def __init__(
-        self, *, groups_per_step: int, max_lag: int, advantage_fn: AdvantageFn, on_closed: Callable[[Judged], None]
+        self,
+        *,
+        groups_per_step: int,
+        max_lag: int,
+        advantage_fn: AdvantageFn,
+        on_closed: Callable[[Judged], None],
+        num_needed: int = 2,
     ) -> None:
-        """`on_closed` hears of each group that is dropped outside a step."""
+        """`on_closed` hears of each group that is dropped outside a step. `num_needed`: see `judge`."""
         self._groups_per_step = groups_per_step
         self._max_lag = max_lag
         self._advantage_fn = advantage_fn
         self._on_closed = on_closed
+        self._num_needed = num_needed
         self._ready: list[Judged] = []
         self._arrived = asyncio.Event()
 
@@ -73,8 +94,17 @@ class GroupBuffer:
         return len(self._ready)
 
     def put(self, group: Group) -> None:
-        self._ready.append(judge(group, self._advantage_fn))
+        judged = judge(group, self._advantage_fn, num_needed=self._num_needed)
+        if judged.drop == "quarantined":
+            self._on_closed(judged)  # nothing was attempted, so it fills no place of a step
+            return
+        self._ready.append(judged)
         self._arrived.set()
+
+    def take_rest(self) -> list[Judged]:
+        """Everything that is left, for a run that ends."""
+        rest, self._ready = self._ready, []
+        return rest
 
     async def take(self, *, version: PolicyVersion, timeout_s: float) -> StepGroups:
         """The next step's groups for a learner at `version`, oldest first.
@@ -108,11 +138,12 @@ class GroupBuffer:
         return None
 
     def _drop_stale(self, version: PolicyVersion) -> None:
-        """A group with one token past the bound goes as a whole: its baseline needs all its members."""
+        """Groups of which no token is within the lag bound any more. One with fresh tokens stays whole: its rewards
+        form the baseline, and its older tokens become context."""
         fresh = []
         for judged in self._ready:
-            versions = [t.oldest_version for t in judged.trajectories if t.oldest_version is not None]
-            if versions and min(versions) < version - self._max_lag:
+            newest = [v for t in judged.trajectories for step in t.steps for v in step.versions]
+            if newest and max(newest) < version - self._max_lag:
                 self._on_closed(Judged(group=judged.group, drop="stale"))
             else:
                 fresh.append(judged)

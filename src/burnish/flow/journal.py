@@ -1,155 +1,217 @@
-"""The journal: what happened, appended as it happens, so that a killed run can go on from it (I2).
+"""The journal: what happened, written to an object store as it happens, so that a killed run can go on from it (I2).
 
-A segment file per life of the run holds records `4 bytes length, zstd frame with checksum, JSON inside`. A record that
-was being written when the process died is the last of its segment, is recognised, and is ignored.
+    append ──► buffer ──(every FLUSH_S, or when it is large)──► compress ──► create journal/00000042.seg
 
-Records:
-- `attempt`: a finished attempt, and which member of its group it is
-- `step`: the optimizer step that closed these groups, with the trajectory ids it trained and the drops with reasons
-- `drop`: a group closed outside a step
-- `resume`: a new life began from the committed step; later steps and everything sampled by them are void
+An object store cannot append, so a segment is an object: a header, and one zstd frame of records, each behind its
+length. Segments are numbered, written in order by one process, one at a time, and never changed. Losing the process
+costs the records of the last `FLUSH_S` seconds and of the segment under way. A segment that a power cut tore is the
+last one; its checksums say so, and a resume cuts it off. Damage anywhere else is corruption and is named.
 """
 
-import json
-import os
+import asyncio
+import contextlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from zlib import crc32
 
+import msgspec
 import zstandard
-from pydantic import TypeAdapter
 
 from burnish.errors import StoreError, boundary
-from burnish.flow.source import group_index
-from burnish.types import Attempt, Measured
+from burnish.flow.records import DECODER, ENCODER, Record
+from burnish.store import ExistsError, RunStore
 
+FLUSH_S = 1.0
+"""Nothing stays unwritten for longer; with a store that answers within a second, nothing is lost after two."""
+MAX_BUFFER_BYTES = 64 << 20
+"""Of records that wait for the store; whoever appends beyond that waits too (`room`)."""
+_SEGMENT_BYTES = 4 << 20  # of records; a segment is begun earlier than FLUSH_S when so many wait
+_LEVEL = 1
+_RETRIES, _RETRY_S = 5, 0.5  # of a segment that the store refused; the wait doubles
+_PREFIX = "journal"
+_MAGIC = b"BJ1\n"
+_HEADER = struct.Struct(">4sIII")  # magic, crc32 of the frame, bytes of the frame, number of records
 _LENGTH = struct.Struct(">I")
-_ATTEMPT = TypeAdapter(Attempt)
-Record = dict[str, Any]
 
 
 class Journal:
-    """The writing end: one new segment, appended to by one process."""
+    """The writing end, held by one process. Use as `async with`: leaving writes what is left.
 
-    def __init__(self, folder: Path) -> None:
-        """Opens the next segment. Raises StoreError when the folder cannot be written."""
-        with boundary(StoreError, during="open journal"):
-            folder.mkdir(parents=True, exist_ok=True)
-            number = 1 + max((int(path.stem) for path in folder.glob("*.zst")), default=0)
-            self._path = folder / f"{number:06d}.zst"
-            self._file = self._path.open("xb", buffering=0)
-        self._compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
-
-    def attempt(self, attempt: Attempt, *, member: int) -> None:
-        self._append({"kind": "attempt", "member": member}, _ATTEMPT.dump_json(attempt))
-
-    def step(self, step: int, *, trained: Mapping[str, Sequence[str]], dropped: Mapping[str, str]) -> None:
-        """`trained`: group id -> ids of the trajectories trained; `dropped`: group id -> reason."""
-        self._append({"kind": "step", "step": step, "trained": trained, "dropped": dropped})
-
-    def drop(self, group: str, *, reason: str) -> None:
-        self._append({"kind": "drop", "group": group, "reason": reason})
-
-    def resume(self, *, step: int) -> None:
-        self._append({"kind": "resume", "step": step})
-
-    def sync(self) -> None:
-        """Everything appended so far survives a power cut after this."""
-        with boundary(StoreError, during="sync journal"):
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _append(self, record: Record, body: bytes = b"null") -> None:
-        line = json.dumps(record).encode() + b"\n" + body
-        frame = self._compressor.compress(line)
-        with boundary(StoreError, during=f"append to {self._path.name}"):
-            data = _LENGTH.pack(len(frame)) + frame
-            written = self._file.write(data)
-            if written != len(data):
-                raise OSError(f"{written} of {len(data)} bytes written")
-
-
-def read_journal(folder: Path) -> Iterator[Record]:
-    """All records in order; an `attempt` record carries an `Attempt` under "attempt".
-
-    Raises StoreError for a damaged record that is not the last of its segment: that is corruption, not a crash.
+    Example:
+        async with await Journal.open(store) as journal:
+            journal.append(Voided(ids=("g000012.3",), reason="resume_orphan"))
+            await journal.flush()
     """
-    decompressor = zstandard.ZstdDecompressor()
-    for path in sorted(folder.glob("*.zst")):
-        with boundary(StoreError, during=f"read {path.name}"):
-            data = path.read_bytes()
-        at = 0
-        while at + _LENGTH.size <= len(data):
-            (length,) = _LENGTH.unpack_from(data, at)
-            start, end = at + _LENGTH.size, at + _LENGTH.size + length
-            if end > len(data):
-                break  # torn by a crash
-            with boundary(StoreError, during=f"read {path.name} at byte {at}"):
-                head, _, body = decompressor.decompress(data[start:end]).partition(b"\n")
-                record: Record = json.loads(head)
-                if record["kind"] == "attempt":
-                    record["attempt"] = _ATTEMPT.validate_json(body)
-            yield record
-            at = end
+
+    def __init__(self, store: RunStore, *, next_segment: int) -> None:
+        """`next_segment`: one more than the last there is; see `open`."""
+        self._store, self._next = store, next_segment
+        self._buffer: list[bytes] = []
+        self._buffer_bytes = 0
+        self._unsettled: list[str] = []
+        self._writing = asyncio.Lock()
+        self._wake, self._drained = asyncio.Event(), asyncio.Event()
+        self._drained.set()
+        self._closing = False
+        self.num_bytes = 0  # of records, since it was opened
+        self.num_stored_bytes = 0  # of segments
+
+    @classmethod
+    async def open(cls, store: RunStore) -> "Journal":
+        """Goes on after the last segment. Raises StoreError when the store cannot be listed."""
+        names = await store.list(_PREFIX)
+        return cls(store, next_segment=1 + max(map(_number_of, names), default=0))
+
+    @property
+    def last_segment(self) -> int:
+        """The number of the last segment that is in the store; 0 for none."""
+        return self._next - 1
+
+    def append(self, record: Record) -> None:
+        """Takes a record; it is in the store after about `FLUSH_S` seconds, or after `flush`. Raises nothing."""
+        data = ENCODER.encode(record)
+        self._buffer.append(_LENGTH.pack(len(data)) + data)
+        self._buffer_bytes += _LENGTH.size + len(data)
+        if self._buffer_bytes >= _SEGMENT_BYTES:
+            self._wake.set()
+        if self._buffer_bytes >= MAX_BUFFER_BYTES:
+            self._drained.clear()
+
+    async def room(self) -> None:
+        """Waits while more is buffered than the store keeps up with. `run` does, or fails."""
+        await self._drained.wait()
+
+    async def run(self) -> None:
+        """Writes what is appended until cancelled. Raises StoreError when the store refuses a segment for good."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_S):
+                    await self._wake.wait()
+            self._wake.clear()
+            await self._write_buffer()
+
+    async def flush(self) -> None:
+        """Everything appended so far survives a kill -9, and on a disk of this machine a power cut, after this."""
+        await self._write_buffer()
+        settled, self._unsettled = self._unsettled, []
+        await self._store.settle(settled)
+
+    async def __aenter__(self) -> "Journal":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.flush()
+
+    async def _write_buffer(self) -> None:
+        """One segment after the other: a later one must never be there without an earlier one."""
+        async with self._writing:
+            while self._buffer:
+                records, self._buffer, self._buffer_bytes = self._buffer, [], 0
+                self._drained.set()
+                try:
+                    await self._write(records)
+                except BaseException:  # cancellation too: `flush` writes them later
+                    self._buffer = records + self._buffer
+                    self._buffer_bytes = sum(map(len, self._buffer))
+                    raise
+
+    async def _write(self, records: list[bytes]) -> None:
+        data = await asyncio.to_thread(_pack, records)
+        key = segment_key(self._next)
+        await self._create(key, data)
+        self._next += 1
+        self._unsettled.append(key)
+        self.num_bytes += sum(map(len, records))
+        self.num_stored_bytes += len(data)
+
+    async def _create(self, key: str, data: bytes) -> None:
+        """A write whose answer was lost may have happened, so an object that is there already is compared."""
+        for retry in range(_RETRIES + 1):
+            try:
+                await self._store.create(key, data)
+                return
+            except ExistsError:
+                if await self._store.get(key) == data:
+                    return
+                raise StoreError(f"write {key}: another process is writing this run's journal") from None
+            except StoreError:
+                if retry == _RETRIES:
+                    raise
+                await asyncio.sleep(_RETRY_S * 2**retry)
+
+
+def segment_key(number: int) -> str:
+    """Example: segment_key(42) == "journal/00000042.seg"."""
+    return f"{_PREFIX}/{number:08d}.seg"
+
+
+def _number_of(key: str) -> int:
+    return int(key.rpartition("/")[2].removesuffix(".seg"))
+
+
+def _pack(records: Sequence[bytes]) -> bytes:
+    frame = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(b"".join(records))
+    return _HEADER.pack(_MAGIC, crc32(frame), len(frame), len(records)) + frame
+
+
+def unpack(data: bytes) -> list[Record]:
+    """The records of a segment. Raises ValueError for one that is torn or damaged."""
+    if len(data) < _HEADER.size:
+        raise ValueError("shorter than its header")
+    magic, checksum, size, num = _HEADER.unpack_from(data)
+    frame = data[_HEADER.size :]
+    if magic != _MAGIC or len(frame) != size or crc32(frame) != checksum:
+        raise ValueError("torn or damaged")
+    try:
+        body = zstandard.ZstdDecompressor().decompress(frame)
+        view, records, at = memoryview(body), [], 0
+        for _ in range(num):
+            (length,) = _LENGTH.unpack_from(body, at)
+            at += _LENGTH.size
+            records.append(DECODER.decode(view[at : at + length]))
+            at += length
+        return records
+    except (zstandard.ZstdError, msgspec.DecodeError, struct.error) as error:
+        raise ValueError(f"damaged: {error}") from error
 
 
 @dataclass(kw_only=True, slots=True)
-class Replayed:
-    """What a journal says about the groups of a run, as of its committed step."""
+class Tail:
+    """What reading came to at the end.
 
-    closed: set[int] = field(default_factory=set)  # trained by a committed step, or dropped
-    attempts: dict[int, dict[int, Attempt]] = field(default_factory=dict)  # open groups: index -> member -> attempt
-    num_void: int = 0  # measured attempts that cannot be used again
-    num_resumes: int = 0
-
-
-def replay_journal(records: Iterable[Record], *, committed_step: int, max_lag: int) -> Replayed:
-    """Folds the records, in order, into the state a run resumes from.
-
-    An attempt of a group that is still open is used again unless weights that were never committed sampled it, or its
-    oldest token is past the lag bound already. Unmeasured attempts are made anew.
+    Example: Tail(num_segments=41, torn="journal/00000042.seg")
     """
-    state = Replayed()
-    steps: dict[int, Record] = {}
-    for record in records:
-        match record["kind"]:
-            case "attempt":
-                if isinstance(record["attempt"].outcome, Measured):
-                    index = group_index(record["attempt"].trajectory.group_id)
-                    state.attempts.setdefault(index, {})[record["member"]] = record["attempt"]
-            case "step":
-                steps[record["step"]] = record
-            case "drop":
-                state.closed.add(group_index(record["group"]))
-            case "resume":
-                state.num_resumes += 1
-                _return_to(record["step"], steps, state, max_lag)
-    _return_to(committed_step, steps, state, max_lag)
-    return state
+
+    num_segments: int = 0
+    torn: str | None = None  # a last segment that cannot be read: a crash cut it
 
 
-def _return_to(step: int, steps: dict[int, Record], state: Replayed, max_lag: int) -> None:
-    """Step k makes version k: after a return to `step`, later steps and what later versions sampled are void."""
-    for later in [number for number in steps if number > step]:
-        del steps[later]
-    closed = state.closed.union(*(_groups_of(record) for record in steps.values()))
-    for index, members in list(state.attempts.items()):
-        if index in closed:
-            del state.attempts[index]
-            continue
-        for member, attempt in list(members.items()):
-            versions = [version for s in attempt.trajectory.steps for version in s.versions]
-            if versions and not step - max_lag <= min(versions) <= max(versions) <= step:
-                del members[member]
-                state.num_void += 1
-        if not members:
-            del state.attempts[index]
-    state.closed = closed
+async def read_journal(store: RunStore, tail: Tail | None = None) -> AsyncIterator[Record]:
+    """All records in order. `tail` learns how the journal ends.
+
+    Raises StoreError for a damaged or missing segment that is not the last: that is corruption, not a crash.
+    """
+    tail = tail if tail is not None else Tail()
+    names = await store.list(_PREFIX)
+    for place, name in enumerate(names, start=1):
+        if _number_of(name) != place:
+            raise StoreError(f"the journal lacks {segment_key(place)}", evidence=f"next is {name}")
+    async for name, data in store.read_all(names):
+        try:
+            records = await asyncio.to_thread(unpack, data)
+        except ValueError as error:
+            if name == names[-1]:
+                tail.torn = name
+                return
+            raise StoreError(f"{name} is corrupt: {error}") from error
+        tail.num_segments += 1
+        for record in records:
+            yield record
 
 
-def _groups_of(record: Record) -> set[int]:
-    return {group_index(group) for group in (*record["trained"], *record["dropped"])}
+async def cut_tail(store: RunStore, tail: Tail) -> None:
+    """Removes a torn last segment, so that its number can be used again."""
+    if tail.torn is not None:
+        with boundary(StoreError, during=f"cut {tail.torn}"):
+            await store.delete([tail.torn])

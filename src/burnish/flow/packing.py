@@ -3,32 +3,39 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from burnish.flow.buffer import Judged
-from burnish.types import Batch, PackedRow, Trajectory
+from burnish.flow.buffer import Judged, num_fresh_tokens
+from burnish.types import Batch, PackedRow, PolicyVersion, Trajectory
 
 
-def make_batch(groups: Sequence[Judged], *, step: int, temperature: float) -> Batch:
-    """Packs the groups of one step. Raises ValueError for a group without trajectories."""
+def make_batch(groups: Sequence[Judged], *, step: int, temperature: float, oldest: PolicyVersion = 0) -> Batch:
+    """Packs the groups of one step. Tokens that versions before `oldest` sampled are context and not trained (I3).
+
+    Raises ValueError for a group without a token to train.
+    """
     return Batch(
         step=step,
-        rows=tuple(pack_row(judged.trajectories, judged.advantages) for judged in groups),
+        rows=tuple(pack_row(judged.trajectories, judged.advantages, oldest=oldest) for judged in groups),
         temperature=temperature,
-        trajectory_ids=tuple(t.id for judged in groups for t in judged.trajectories),
+        trajectory_ids=tuple(t.id for judged in groups for t in judged.trajectories if num_fresh_tokens(t, oldest)),
         group_ids=tuple(judged.group.id for judged in groups),
     )
 
 
-def pack_row(trajectories: Sequence[Trajectory], advantages: Sequence[float]) -> PackedRow:
+def pack_row(
+    trajectories: Sequence[Trajectory], advantages: Sequence[float], *, oldest: PolicyVersion = 0
+) -> PackedRow:
     """One tree of segments: shared first prompts become roots, everything after them a branch of its own.
 
+    Trajectories without a token to train are left out.
+
     A whole trajectory after its first prompt is one segment, sampled and appended tokens alike: attention inside it is
-    causal anyway, and the loss mask tells what was sampled.
+    causal anyway, and the loss mask tells what is trained.
     """
-    if not trajectories:
-        raise ValueError("a row needs at least one trajectory")
-    row = _RowBuilder()
+    row = _RowBuilder(oldest=oldest)
     roots: dict[tuple[int, ...], tuple[int, int]] = {}  # first prompt -> its segment and last token index
     for trajectory, advantage in zip(trajectories, advantages, strict=True):
+        if not num_fresh_tokens(trajectory, oldest):
+            continue
         prompt = trajectory.steps[0].prompt_ids
         if prompt not in roots:
             segment = row.open_segment(parent=-1, predecessor=-1, depth=0)
@@ -40,11 +47,14 @@ def pack_row(trajectories: Sequence[Trajectory], advantages: Sequence[float]) ->
             if number:
                 row.add_context(step.prompt_ids)
             row.add_sampled(step.output_ids, step.logprobs, step.versions, advantage)
+    if not roots:
+        raise ValueError("a row needs at least one trajectory with a token to train")
     return row.build()
 
 
 @dataclass
 class _RowBuilder:
+    oldest: PolicyVersion = 0
     ids: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     segments: list[int] = field(default_factory=list)
@@ -70,7 +80,10 @@ class _RowBuilder:
         self, ids: Sequence[int], logprobs: Sequence[float], versions: Sequence[int], advantage: float
     ) -> None:
         for token, logprob, version in zip(ids, logprobs, versions, strict=True):
-            self._add(token, mask=True, logprob=logprob, version=version, advantage=advantage)
+            if version < self.oldest:
+                self._add(token, mask=False, logprob=0.0, version=-1, advantage=0.0)
+            else:
+                self._add(token, mask=True, logprob=logprob, version=version, advantage=advantage)
 
     def _add(self, token: int, *, mask: bool, logprob: float, version: int, advantage: float) -> None:
         self.ids.append(token)

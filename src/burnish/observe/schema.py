@@ -22,6 +22,9 @@ EVENTS: dict[str, frozenset[str]] = {
         " generate_s act_s grade_s wall_s passed"
     ),
     "attempt.retry": _fields("id task_id boundary cause retry"),
+    "attempt.recut": _fields("id version"),
+    "group.refill": _fields("group_id id cause"),
+    "journal.cut": _fields("segment"),
     "drop": _fields("reason num group_id"),
     "starved": _fields("num_groups version"),
     "step.end": _fields(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from burnish.engine.base import GenerateFn
 from burnish.errors import PolicyError, boundary
 from burnish.rollout.agent import Agent
+from burnish.rollout.progress import Progress, SandboxKeeper, Saves
 from burnish.rollout.render import Renderer
-from burnish.sandbox.base import SandboxBackend
+from burnish.sandbox.base import SandboxBackend, SandboxBox
 from burnish.sandbox.network import policy_for
 from burnish.types import Sampling, Step, StopReason, Task, Trajectory, Usage
 
@@ -24,64 +25,110 @@ class RolloutSetup:
     sampling: Sampling  # its seed is replaced per turn
     max_turns: int
     max_context_tokens: int
+    keeper: SandboxKeeper | None = None  # None: a failed try begins anew
 
 
-async def run_rollout(setup: RolloutSetup, task: Task, *, id: str, group_id: str, seed: int) -> Trajectory:
+async def run_rollout(
+    setup: RolloutSetup, task: Task, *, id: str, group_id: str, seed: int, progress: Progress | None = None
+) -> Trajectory:
     """Render, generate, parse, act, observe; again until a named stop reason.
 
+    `progress` has what an earlier try came to. The attempt goes on after the last step whose sandbox was saved.
+
     Raises:
-        EngineError, SandboxError, PolicyError: the attempt could not be carried out. It is not the policy's doing, and
-            what was generated so far is worth nothing (I1).
+        EngineError, SandboxError, PolicyError: the attempt could not be carried out. It is not the policy's doing (I1).
     """
     started = time.monotonic()
-    steps: list[Step] = []
+    progress = progress or Progress()
+    saves = Saves(setup.keeper, id)
+    last = progress.fall_back()
     with boundary(PolicyError, during="open"):
         delta = setup.renderer.start(setup.agent.open(task))
-    context: list[int] = []
-    stop: StopReason = "max_turns"
     network = policy_for(task.network, "act")
-    async with await setup.backend.create(limits=task.limits, network=network) as box:
-        for turn in range(setup.max_turns):
-            context += delta
-            if len(context) + setup.sampling.max_new_tokens > setup.max_context_tokens:
-                stop = "context_full"
-                break
-            clock = time.monotonic()
-            completion = await setup.generate(context, _for_turn(setup.sampling, seed, turn))
-            generated = time.monotonic()
-            with boundary(PolicyError, during="parse"):
-                action = setup.agent.parse(setup.renderer.decode(completion.token_ids))
-            with boundary(PolicyError, during="act"):
-                observed = await setup.agent.act(box, task, action)
-            steps.append(
-                Step(
-                    prompt_ids=tuple(delta),
-                    output_ids=completion.token_ids,
-                    logprobs=completion.logprobs,
-                    versions=completion.versions,
-                    finish=completion.finish,
-                    action=action,
-                    observation=observed.text,
-                    usage=Usage(generate_s=generated - clock, act_s=time.monotonic() - generated),
-                )
-            )
-            if observed.passed_visible:
-                stop = "passed_visible"
-                break
-            context += completion.token_ids
-            ended = completion.token_ids[-1:] != () and completion.token_ids[-1] in setup.renderer.stop_ids
-            delta = setup.renderer.follow_up(observed.text, ended=ended)
-    if stop == "max_turns" and all(step.action.kind == "none" for step in steps):
+    async with saves.opened(last, task.limits) as snapshot:
+        box = await setup.backend.create(limits=task.limits, network=network, snapshot=snapshot)
+    async with box:
+        stop = await _turns(setup, task, box, seed, progress, saves, delta)
+    if stop == "max_turns" and all(step.action.kind == "none" for step in progress.steps):
         stop = "no_action"
     return Trajectory(
         id=id,
         group_id=group_id,
         task_id=task.id,
         family=task.family,
-        steps=tuple(steps),
+        steps=tuple(progress.steps),
         stop_reason=stop,
         wall_s=time.monotonic() - started,
     )
+
+
+async def _turns(
+    setup: RolloutSetup,
+    task: Task,
+    box: SandboxBox,
+    seed: int,
+    progress: Progress,
+    saves: Saves,
+    opening: Sequence[int],
+) -> StopReason:
+    """Takes the turns that are left; why the attempt is over."""
+    context, delta = _context(setup.renderer, opening, progress.steps)
+    for turn in range(len(progress.steps), setup.max_turns):
+        context += delta
+        if len(context) + setup.sampling.max_new_tokens > setup.max_context_tokens:
+            return "context_full"
+        step, passed = await _turn(setup, task, box, context, delta, _for_turn(setup.sampling, seed, turn), progress)
+        is_over = passed or turn + 1 == setup.max_turns
+        saved = None if is_over else await saves.save(box)
+        progress.add(replace(step, snapshot=saved) if saved else step)
+        if passed:
+            return "passed_visible"
+        context += step.output_ids
+        delta = _follow_up(setup.renderer, step)
+    return "max_turns"
+
+
+async def _turn(
+    setup: RolloutSetup,
+    task: Task,
+    box: SandboxBox,
+    context: Sequence[int],
+    delta: Sequence[int],
+    sampling: Sampling,
+    progress: Progress,
+) -> tuple[Step, bool]:
+    """One step, and whether it passed the visible examples."""
+    clock = time.monotonic()
+    completion = await progress.generate(lambda: setup.generate(context, sampling))
+    generated = time.monotonic()
+    with boundary(PolicyError, during="parse"):
+        action = setup.agent.parse(setup.renderer.decode(completion.token_ids))
+    with boundary(PolicyError, during="act"):
+        observed = await setup.agent.act(box, task, action)
+    step = Step(
+        prompt_ids=tuple(delta),
+        output_ids=completion.token_ids,
+        logprobs=completion.logprobs,
+        versions=completion.versions,
+        finish=completion.finish,
+        action=action,
+        observation=observed.text,
+        usage=Usage(generate_s=generated - clock, act_s=time.monotonic() - generated),
+    )
+    return step, observed.passed_visible
+
+
+def _context(renderer: Renderer, opening: Sequence[int], steps: Sequence[Step]) -> tuple[list[int], Sequence[int]]:
+    """The tokens before the next turn's delta, and that delta. What was seen and sampled is taken as it was (I4)."""
+    if not steps:
+        return [], opening
+    context = [token for step in steps for token in (*step.prompt_ids, *step.output_ids)]
+    return context, _follow_up(renderer, steps[-1])
+
+
+def _follow_up(renderer: Renderer, step: Step) -> Sequence[int]:
+    ended = step.output_ids[-1:] != () and step.output_ids[-1] in renderer.stop_ids
+    return renderer.follow_up(step.observation or "", ended=ended)
 
 
 def last_code(steps: Sequence[Step]) -> str | None:
