@@ -18,6 +18,7 @@ import typer
 
 from burnish import __version__
 from burnish.errors import BoundaryError, StoreError, UserError
+from burnish.run_cli import run_app
 from burnish.sandbox.cli import sandbox_app
 from burnish.sandbox.images.cli import image_app
 
@@ -35,6 +36,7 @@ tasks_app = typer.Typer(no_args_is_help=True, help="Look at tasks, as the policy
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(image_app, name="image")
+app.add_typer(run_app, name="run")
 
 
 def main() -> NoReturn:

@@ -16,6 +16,7 @@ from burnish.engine.local.client import LocalEngine
 from burnish.engine.local.tokenizer import load_tokenizer
 from burnish.engine.restart import RestartingEngine
 from burnish.errors import UserError
+from burnish.hardware import computable
 from burnish.learn.client import Learner
 from burnish.learn.codec import StepMetrics
 from burnish.reward.grade import HiddenTests
@@ -148,7 +149,7 @@ async def open_parts(
         learner = await Learner.start(
             model_dir,
             config=config.learner,
-            model=config.model,
+            model=config.model.model_copy(update={"dtype": computable(config.model.dtype, "cpu")}),
             max_lag=config.flow.max_lag,
             log_path=logs / "learner.log",
             resume_from=checkpoint,
@@ -189,7 +190,7 @@ async def start_local_engine(path: Path, version: PolicyVersion, *, config: RunC
     """The local engine as a recipe describes it, with the weights at `path`."""
     return await LocalEngine.start(
         path,
-        dtype=config.model.dtype,
+        dtype=computable(config.model.dtype, config.engine.device),
         device=config.engine.device,
         num_slots=config.engine.num_slots,
         num_threads=config.engine.num_threads,

@@ -4,17 +4,22 @@ A fake passes the contract suite of the real part: `ScriptedEngine` that of engi
 """
 
 import asyncio
+import bisect
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from burnish.engine.base import EngineStats
-from burnish.errors import EngineError
+from burnish.errors import EngineError, LearnerError
+from burnish.learn.codec import StepMetrics
 from burnish.rollout.render import Message
 from burnish.sandbox.memory import MemoryBackend, MemorySandbox
 from burnish.types import (
     Action,
     Attempt,
+    Batch,
     Case,
     Completion,
     FinishReason,
@@ -34,8 +39,10 @@ from burnish.types import (
 __all__ = [
     "CharRenderer",
     "FakeClock",
+    "FakeLearner",
     "MemoryBackend",
     "MemorySandbox",
+    "PacedEngine",
     "ScriptedEngine",
     "make_attempt",
     "make_group",
@@ -123,6 +130,110 @@ class ScriptedEngine:
 
     async def close(self) -> None:
         self._death = self._death or EngineError("closed")
+
+
+LengthFn = Callable[[Sampling], int]
+
+
+class PacedEngine:
+    """An engine with a fixed number of slots, each of which samples a fixed number of tokens a second.
+
+    Weights are replaced between two tokens, as in a real engine: a token carries the version of the moment at which it
+    was due. Raise EngineError in `length` to script a failure.
+
+    Example: PacedEngine(lambda sampling: 40, num_slots=16, tokens_per_s=100.0)
+    """
+
+    def __init__(self, length: LengthFn, *, num_slots: int, tokens_per_s: float, version: PolicyVersion = 0) -> None:
+        self._length, self._rate = length, tokens_per_s
+        self._slots = asyncio.Semaphore(num_slots)
+        self.num_slots = num_slots
+        self._versions = [(-math.inf, version)]  # since when, which
+        self._death: EngineError | None = None
+        self._num_tokens = self._running = self._waiting = 0
+        self.busy_s = 0.0  # of all slots together, requests that ended
+
+    @property
+    def death(self) -> EngineError | None:
+        return self._death
+
+    async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        began = time.monotonic()
+        self._running += 1
+        try:
+            if self._death is not None:
+                raise self._death
+            num = min(self._length(sampling), sampling.max_new_tokens)
+            await asyncio.sleep(num / self._rate)
+            if self._death is not None:
+                raise self._death
+        finally:
+            self._running -= 1
+            self.busy_s += time.monotonic() - began
+            self._slots.release()
+        self._num_tokens += num
+        versions = self._versions_of(began, time.monotonic(), num)
+        return Completion(token_ids=(1,) * num, logprobs=(-0.5,) * num, versions=versions, finish="length")
+
+    def _versions_of(self, began: float, ended: float, num: int) -> tuple[PolicyVersion, ...]:
+        since = [at for at, _ in self._versions]
+        moments = [began + (ended - began) * (place + 0.5) / num for place in range(num)]
+        return tuple(self._versions[bisect.bisect_right(since, moment) - 1][1] for moment in moments)
+
+    async def update_weights(self, path: Path, version: PolicyVersion, /) -> None:
+        self._versions.append((time.monotonic(), version))
+
+    async def stats(self) -> EngineStats:
+        return EngineStats(running=self._running, waiting=self._waiting, num_generated_tokens=self._num_tokens)
+
+    async def close(self) -> None:
+        self._death = self._death or EngineError("closed")
+
+
+@dataclass
+class FakeLearner:
+    """Takes every batch and remembers what it was given; refuses a token past the lag bound, as the real one does."""
+
+    max_lag: int | None = None  # None: not checked
+    version: PolicyVersion = 0
+    fails_at: PolicyVersion | None = None
+    step_s: float = 0.0
+    batches: list[Batch] = field(default_factory=list)
+
+    async def step(self, batch: Batch) -> StepMetrics:
+        if batch.step == self.fails_at:
+            raise LearnerError("worker process died: killed by signal 9")
+        if batch.step != self.version:
+            raise LearnerError(f"a batch for step {batch.step}, but the weights are version {self.version}")
+        self._check_lag(batch)
+        if self.step_s:
+            await asyncio.sleep(self.step_s)
+        self.batches.append(batch)
+        self.version += 1
+        return StepMetrics(
+            version=self.version, loss=0.0, grad_norm=1.0, learning_rate=1e-5, entropy=0.5, logprob_gap_mean=0.0,
+            logprob_gap_max=0.0, ratio_mean=1.0, ratio_max=1.0, clip_fraction=0.0,
+            num_loss_tokens=batch.num_loss_tokens, num_newest_tokens=1, num_row_tokens=1, wall_s=self.step_s,
+        )  # fmt: skip
+
+    async def publish(self, path: Path) -> None:
+        (path / "weights").write_text(str(self.version))
+
+    async def save_checkpoint(self, path: Path) -> None:
+        (path / "weights").write_text(str(self.version))
+
+    def _check_lag(self, batch: Batch) -> None:
+        if self.max_lag is None:
+            return
+        for row in batch.rows:
+            for version, is_trained in zip(row.versions, row.loss_mask, strict=True):
+                if is_trained and not batch.step - self.max_lag <= version <= batch.step:
+                    raise LearnerError(f"a token of version {version} in the batch for step {batch.step}")
 
 
 class FakeClock:

@@ -10,6 +10,7 @@ LAYERS = {
     "burnish.config": 0,
     "burnish.ipc": 0,
     "burnish.files": 0,
+    "burnish.hardware": 0,
     "burnish.store": 0,
     "burnish.observe.emit": 0,
     "burnish.sandbox": 1,
@@ -34,6 +35,7 @@ LAYERS = {
 }
 # Modules of one part that stand beside each other at the top level.
 SAME_PART = {
+    "burnish.run_cli": "burnish.cli",
     "burnish.config_yaml": "burnish.config",
     "burnish.config_reference": "burnish.config",
     "burnish.config_load": "burnish.config",
@@ -46,7 +48,7 @@ SAME_PART = {
 FOUNDATION_ONLY = ("burnish.flow", "burnish.observe")  # what they need from others, they are given as callables
 HEAVY = {"torch", "transformers", "safetensors", "gguf"}
 HEAVY_ALLOWED = ("burnish.learn", "burnish.weights", "burnish.engine.local")
-COMMAND_LINE = ("burnish.cli", "burnish.sandbox.cli")
+COMMAND_LINE = ("burnish.cli", "burnish.run_cli", "burnish.sandbox.cli")
 HIDDEN_ALLOWED = ("burnish.reward.", "burnish.evaluate.certify", "burnish.types")
 
 

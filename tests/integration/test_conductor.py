@@ -20,7 +20,6 @@ from burnish.flow.journal import Journal, read_journal
 from burnish.flow.ledger import Account, Books, ResumePoint, closed_groups, resume_point
 from burnish.flow.manifest import Commits
 from burnish.flow.verify import verify_run
-from burnish.learn.codec import StepMetrics
 from burnish.observe.emit import Event, attached
 from burnish.observe.schema import validate
 from burnish.parts import Parts
@@ -29,38 +28,11 @@ from burnish.sandbox import make_backend
 from burnish.sandbox.base import SandboxBackend, SandboxBox, Snapshot
 from burnish.sandbox.network import NetworkPolicy
 from burnish.store import RunStore
-from burnish.testing import CharRenderer, ScriptedEngine, make_task_set
-from burnish.types import Batch, Limits, Measured, Sampling, Task, Unmeasured
+from burnish.testing import CharRenderer, FakeLearner, ScriptedEngine, make_task_set
+from burnish.types import Limits, Measured, Sampling, Task, Unmeasured
 
 pytestmark = pytest.mark.namespaces
 TASKS = make_task_set(4)
-
-
-@dataclass
-class FakeLearner:
-    """Takes every batch, and remembers what it was given."""
-
-    batches: list[Batch] = field(default_factory=list)
-    fails_at: int | None = None
-    version: int = 0
-
-    async def step(self, batch: Batch) -> StepMetrics:
-        if batch.step == self.fails_at:
-            raise LearnerError("worker process died: killed by signal 9")
-        assert batch.step == self.version
-        self.batches.append(batch)
-        self.version += 1
-        return StepMetrics(
-            version=self.version, loss=0.0, grad_norm=1.0, learning_rate=1e-5, entropy=0.5, logprob_gap_mean=0.0,
-            logprob_gap_max=0.0, ratio_mean=1.0, ratio_max=1.0, clip_fraction=0.0, num_loss_tokens=1,
-            num_newest_tokens=1, num_row_tokens=1, wall_s=0.0,
-        )  # fmt: skip
-
-    async def publish(self, path: Path) -> None:
-        (path / "weights").write_text(str(self.version))
-
-    async def save_checkpoint(self, path: Path) -> None:
-        (path / "weights").write_text(str(self.version))
 
 
 def sometimes_right(prompt: str, sampling: Sampling) -> str:

@@ -29,6 +29,7 @@ class Progress:
         self._turn: asyncio.Future[Completion] | None = None
         self._turn_version = version  # the oldest that the turn under way may carry
         self._recut = False
+        self._sampled: tuple[int, Completion] | None = None  # of which turn; not acted upon yet
 
     def add(self, step: Step) -> None:
         self.steps.append(step)
@@ -42,7 +43,14 @@ class Progress:
         return self.steps[-1] if self.steps else None
 
     async def generate(self, ask: Callable[[], Awaitable[Completion]]) -> Completion:
-        """One turn's tokens. Asked for anew when `published` recuts the turn."""
+        """The next turn's tokens. Asked for anew when `published` recuts the turn; those of a try whose sandbox died
+        before it had acted are used again."""
+        turn = len(self.steps)
+        if self._sampled is None or self._sampled[0] != turn:
+            self._sampled = (turn, await self._ask(ask))
+        return self._sampled[1]
+
+    async def _ask(self, ask: Callable[[], Awaitable[Completion]]) -> Completion:
         while True:
             self._turn_version, self._recut = self._version, False
             self._turn = turn = asyncio.ensure_future(ask())
