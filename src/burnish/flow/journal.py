@@ -11,7 +11,7 @@ last one; its checksums say so, and a resume cuts it off. Damage anywhere else i
 import asyncio
 import contextlib
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -19,14 +19,14 @@ import msgspec
 import zstandard
 
 from burnish.errors import StoreError, boundary
-from burnish.flow.records import DECODER, ENCODER, Record
+from burnish.flow.records import DECODER, ENCODER, Found, Record
 from burnish.store import ExistsError, RunStore
 
 FLUSH_S = 1.0
 """Nothing stays unwritten for longer; with a store that answers within a second, nothing is lost after two."""
-MAX_BUFFER_BYTES = 64 << 20
+MAX_BUFFER_BYTES = 128 << 20
 """Of records that wait for the store; whoever appends beyond that waits too (`room`)."""
-_SEGMENT_BYTES = 4 << 20  # of records; a segment is begun earlier than FLUSH_S when so many wait
+_SEGMENT_BYTES = 16 << 20  # of records; a segment is begun earlier than FLUSH_S when so many wait
 _LEVEL = 1
 _RETRIES, _RETRY_S = 5, 0.5  # of a segment that the store refused; the wait doubles
 _PREFIX = "journal"
@@ -47,7 +47,7 @@ class Journal:
     def __init__(self, store: RunStore, *, next_segment: int) -> None:
         """`next_segment`: one more than the last there is; see `open`."""
         self._store, self._next = store, next_segment
-        self._buffer: list[bytes] = []
+        self._buffer: list[bytes] = []  # records and their lengths, in turn
         self._buffer_bytes = 0
         self._unsettled: list[str] = []
         self._writing = asyncio.Lock()
@@ -71,12 +71,12 @@ class Journal:
     def append(self, record: Record) -> None:
         """Takes a record; it is in the store after about `FLUSH_S` seconds, or after `flush`. Raises nothing."""
         data = ENCODER.encode(record)
-        self._buffer.append(_LENGTH.pack(len(data)) + data)
+        self._buffer += (_LENGTH.pack(len(data)), data)
         self._buffer_bytes += _LENGTH.size + len(data)
         if self._buffer_bytes >= _SEGMENT_BYTES:
             self._wake.set()
-        if self._buffer_bytes >= MAX_BUFFER_BYTES:
-            self._drained.clear()
+            if self._buffer_bytes >= MAX_BUFFER_BYTES:
+                self._drained.clear()
 
     async def room(self) -> None:
         """Waits while more is buffered than the store keeps up with. `run` does, or fails."""
@@ -107,14 +107,15 @@ class Journal:
         """One segment after the other: a later one must never be there without an earlier one."""
         async with self._writing:
             while self._buffer:
-                records, self._buffer, self._buffer_bytes = self._buffer, [], 0
+                records, num_bytes = self._buffer, self._buffer_bytes
+                self._buffer, self._buffer_bytes = [], 0
                 self._drained.set()
                 try:
                     await self._write(records)
                 except BaseException:  # cancellation too: `flush` writes them later
-                    self._buffer = records + self._buffer
-                    self._buffer_bytes = sum(map(len, self._buffer))
+                    self._buffer, self._buffer_bytes = records + self._buffer, num_bytes + self._buffer_bytes
                     raise
+                self.num_bytes += num_bytes
 
     async def _write(self, records: list[bytes]) -> None:
         data = await asyncio.to_thread(_pack, records)
@@ -122,7 +123,6 @@ class Journal:
         await self._create(key, data)
         self._next += 1
         self._unsettled.append(key)
-        self.num_bytes += sum(map(len, records))
         self.num_stored_bytes += len(data)
 
     async def _create(self, key: str, data: bytes) -> None:
@@ -150,12 +150,12 @@ def _number_of(key: str) -> int:
     return int(key.rpartition("/")[2].removesuffix(".seg"))
 
 
-def _pack(records: Sequence[bytes]) -> bytes:
+def _pack(records: list[bytes]) -> bytes:
     frame = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(b"".join(records))
-    return _HEADER.pack(_MAGIC, crc32(frame), len(frame), len(records)) + frame
+    return _HEADER.pack(_MAGIC, crc32(frame), len(frame), len(records) // 2) + frame
 
 
-def unpack(data: bytes) -> list[Record]:
+def unpack(data: bytes) -> list[Found]:
     """The records of a segment. Raises ValueError for one that is torn or damaged."""
     if len(data) < _HEADER.size:
         raise ValueError("shorter than its header")
@@ -187,7 +187,7 @@ class Tail:
     torn: str | None = None  # a last segment that cannot be read: a crash cut it
 
 
-async def read_journal(store: RunStore, tail: Tail | None = None) -> AsyncIterator[Record]:
+async def read_journal(store: RunStore, tail: Tail | None = None) -> AsyncIterator[Found]:
     """All records in order. `tail` learns how the journal ends.
 
     Raises StoreError for a damaged or missing segment that is not the last: that is corruption, not a crash.

@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from burnish.errors import StoreError
 from burnish.flow.journal import Journal
 from burnish.flow.manifest import Closed, Manifest, Member
-from burnish.flow.records import Begun, Ended, Record, Recut, Resumed, Stepped, Voided, attempt_of
+from burnish.flow.records import (
+    Begun,
+    Ended,
+    Found,
+    Recut,
+    Resumed,
+    StepHead,
+    SteppedData,
+    Voided,
+    attempt_of,
+    decode_step,
+)
 from burnish.flow.source import group_index
 from burnish.types import Attempt, Measured, PolicyVersion, Step
 
@@ -19,11 +30,12 @@ from burnish.types import Attempt, Measured, PolicyVersion, Step
 class Account:
     """One attempt, as far as the records go.
 
-    Example: Account(begun=begun, steps=[step], ended=None, voided=None)
+    Example: Account(begun=begun, steps=[head], data=[b"..."], lives=[0], ended=None, voided=None)
     """
 
     begun: Begun
-    steps: list[Step] = field(default_factory=list)
+    steps: list[StepHead] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)  # the steps themselves, where they are kept
     lives: list[int] = field(default_factory=list)  # of each step, which life of the run sampled it
     ended: Ended | None = None
     voided: str | None = None
@@ -35,7 +47,7 @@ class Account:
             return None
         if len(self.steps) != self.ended.num_steps:
             raise StoreError(f"the journal lacks steps of {self.begun.id}", evidence=f"{len(self.steps)} are there")
-        return attempt_of(self.begun, tuple(self.steps), self.ended)
+        return attempt_of(self.begun, tuple(map(decode_step, self.data)), self.ended)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,15 +106,19 @@ class ResumePoint:
 class Books:
     """The journal, folded: an account per attempt, in the order in which they began, and the lives of the run."""
 
-    def __init__(self, *, without: Iterable[int] = (), on_problem: Callable[[str], None]) -> None:
-        """`without`: groups, by index, whose attempts are left out. `on_problem` hears of what cannot be."""
+    def __init__(
+        self, *, without: Iterable[int] = (), keep_steps: bool = True, on_problem: Callable[[str], None]
+    ) -> None:
+        """`without`: groups, by index, whose attempts are left out. `keep_steps`: not only their heads; memory then
+        grows with the tokens. `on_problem` hears of what cannot be."""
         self.accounts: dict[str, Account] = {}
         self.resumes: list[Resumed] = []
         self.num_regenerated_tokens = 0  # of steps that another one took the place of
         self._skipped = frozenset(without)
+        self._keep_steps = keep_steps
         self._on_problem = on_problem
 
-    async def read(self, records: AsyncIterator[Record]) -> None:
+    async def read(self, records: AsyncIterator[Found]) -> None:
         async for record in records:
             if isinstance(record, Resumed):
                 self.resumes.append(record)
@@ -127,7 +143,7 @@ class Books:
         else:
             account.voided = reason
 
-    def _tell(self, record: Begun | Stepped | Ended | Recut) -> None:
+    def _tell(self, record: Begun | SteppedData | Ended | Recut) -> None:
         account = self.accounts.get(record.id)
         if isinstance(record, Begun):
             if account is not None:
@@ -137,7 +153,7 @@ class Books:
         if account is None:
             self._on_problem(f"{record.id}: has a {type(record).__name__} record, but it never began")
             return
-        keep = record.index if isinstance(record, Stepped) else record.num_steps
+        keep = record.index if isinstance(record, SteppedData) else record.num_steps
         if account.ended is not None:
             self._on_problem(f"{record.id}: goes on after its end")
         elif keep > len(account.steps):
@@ -145,12 +161,14 @@ class Books:
         else:
             self._go_on(account, record, keep)
 
-    def _go_on(self, account: Account, record: Stepped | Ended | Recut, keep: int) -> None:
-        self.num_regenerated_tokens += sum(len(step.output_ids) for step in account.steps[keep:])
-        del account.steps[keep:], account.lives[keep:]
-        if isinstance(record, Stepped):
-            account.steps.append(record.step)
+    def _go_on(self, account: Account, record: SteppedData | Ended | Recut, keep: int) -> None:
+        self.num_regenerated_tokens += sum(len(step.versions) for step in account.steps[keep:])
+        del account.steps[keep:], account.lives[keep:], account.data[keep:]
+        if isinstance(record, SteppedData):
+            account.steps.append(record.head())
             account.lives.append(len(self.resumes))
+            if self._keep_steps:
+                account.data.append(bytes(record.step))
         elif isinstance(record, Ended):
             account.ended = record
 
@@ -168,7 +186,7 @@ def closed_groups(manifests: Iterable[Manifest]) -> dict[int, Closed]:
     return closed
 
 
-async def resume_point(records: AsyncIterator[Record], manifests: tuple[Manifest, ...]) -> ResumePoint:
+async def resume_point(records: AsyncIterator[Found], manifests: tuple[Manifest, ...]) -> ResumePoint:
     """What the next life starts from. Finished attempts of open groups are used, running ones are continued.
 
     Not used are attempts, or the steps of one, that versions sampled which were never committed, and attempts that
@@ -207,17 +225,18 @@ def _place(account: Account, point: ResumePoint) -> None:
         else:
             group.finished[begun.member] = attempt
         return
-    steps = _continued(account.steps, point.step)
-    point.recut.append(Recut(id=begun.id, num_steps=len(steps)))
+    num_steps = _num_continued(account.steps, point.step)
+    point.recut.append(Recut(id=begun.id, num_steps=num_steps))
+    steps = tuple(map(decode_step, account.data[:num_steps]))
     group.ongoing[begun.member] = Ongoing(id=begun.id, seed=begun.seed, steps=steps)
 
 
-def _continued(steps: list[Step], step: PolicyVersion) -> tuple[Step, ...]:
-    """The steps that committed versions sampled, up to the last one whose sandbox can be restored."""
+def _num_continued(steps: list[StepHead], step: PolicyVersion) -> int:
+    """Steps that committed versions sampled, up to the last one whose sandbox can be restored."""
     num = next((n for n, s in enumerate(steps) if any(version > step for version in s.versions)), len(steps))
     while num and steps[num - 1].snapshot is None:
         num -= 1
-    return tuple(steps[:num])
+    return num
 
 
 def member_counts(closed: Iterable[Closed]) -> dict[str, int]:

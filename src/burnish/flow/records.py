@@ -81,10 +81,47 @@ class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed", tag_fiel
     step: PolicyVersion
 
 
+class StepHead(msgspec.Struct, frozen=True):
+    """Of a step that is read back, what is needed of every one.
+
+    Example: StepHead(versions=(3, 3, 4), snapshot="sha256:9f...")
+    """
+
+    versions: tuple[PolicyVersion, ...]
+    snapshot: str | None = None
+
+
+class SteppedData(msgspec.Struct, frozen=True, kw_only=True, tag="step", tag_field="kind"):
+    """`Stepped` as it is read: most of a journal is tokens of steps that nobody wants back.
+
+    Example: SteppedData(id="g000012.3", index=0, step=msgspec.Raw(data))
+    """
+
+    id: str
+    index: int
+    step: msgspec.Raw
+
+    def head(self) -> StepHead:
+        return _HEAD.decode(self.step)
+
+    def whole(self) -> Step:
+        return decode_step(self.step)
+
+
 Record = Begun | Stepped | Ended | Recut | Voided | Resumed
+"""What is written."""
+Found = Begun | SteppedData | Ended | Recut | Voided | Resumed
+"""What is read."""
 
 ENCODER = msgspec.msgpack.Encoder()
-DECODER = msgspec.msgpack.Decoder(Record)
+DECODER = msgspec.msgpack.Decoder(Found)
+_HEAD = msgspec.msgpack.Decoder(StepHead)
+_STEP = msgspec.msgpack.Decoder(Step)
+
+
+def decode_step(data: bytes | msgspec.Raw) -> Step:
+    """Raises msgspec.DecodeError for what is no step."""
+    return _STEP.decode(data)
 
 
 def ended(attempt: Attempt) -> Ended:

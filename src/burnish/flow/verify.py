@@ -8,9 +8,10 @@ from burnish.errors import StoreError
 from burnish.flow.journal import Tail, read_journal
 from burnish.flow.ledger import Account, Books, closed_groups, member_counts
 from burnish.flow.manifest import Closed, Commits, Manifest, Member
+from burnish.flow.records import StepHead
 from burnish.flow.source import group_index
 from burnish.store import RunStore
-from burnish.types import PolicyVersion, Step
+from burnish.types import PolicyVersion
 
 MAX_FINDINGS = 1000
 
@@ -52,7 +53,7 @@ async def verify_run(store: RunStore) -> Accounting:
     found.num_commits, found.num_steps = len(commits.manifests), commits.step
     found.ended = commits.last.ended if commits.last else None
     tail = Tail()
-    books = Books(on_problem=found.findings.append)
+    books = Books(keep_steps=False, on_problem=found.findings.append)
     try:
         await books.read(read_journal(store, tail))
     except StoreError as error:
@@ -174,5 +175,5 @@ def _of_tokens(books: Books, account: Account, step: PolicyVersion, member: Memb
             yield f"step {number} was sampled by version {_newest(s)} of a life that was rolled back to {void - 1}"
 
 
-def _newest(step: Step) -> PolicyVersion:
+def _newest(step: StepHead) -> PolicyVersion:
     return max(step.versions, default=-1)
