@@ -14,13 +14,11 @@ that names both and closes the groups they used. Whatever kills the run, a resum
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from burnish.bookkeeping import Bookkeeper, leftovers
-from burnish.errors import BOUNDARIES, BoundaryError, EngineError, first_cause
+from burnish.errors import BOUNDARIES, BoundaryError, first_cause
 from burnish.flow.buffer import GroupBuffer, Judged, StepGroups
 from burnish.flow.dispatch import Dispatcher
 from burnish.flow.gate import LagGate
@@ -36,6 +34,7 @@ from burnish.reward.advantage import advantages
 from burnish.run_dir import RunDir
 from burnish.step_report import StepTimes, tell_samples, tell_step
 from burnish.types import Attempt, Measured, Unmeasured
+from burnish.watch import EngineWatch
 from burnish.weights.publish import checkpoint_folder, publish_version
 
 BREAKER_GROUPS = 2  # so many groups' worth of attempts unmeasured in a row is an outage, not bad luck
@@ -82,9 +81,14 @@ class Conductor:
             opened=point.groups,
             room=journal.room,
         )
+        self._watch = EngineWatch(parts.engine, stall_timeout_s=config.engine.stall_timeout_s)
         self._published: asyncio.Queue[tuple[int, list[int]]] = asyncio.Queue()
         self._num_unmeasured_in_a_row = 0
         self._stop = asyncio.Event()
+
+    @property
+    def committed_step(self) -> int:
+        return self._committed_step
 
     def stop(self) -> None:
         """Ends the run after the step that is under way; what is done is committed."""
@@ -102,7 +106,7 @@ class Conductor:
                 others = [
                     loops.create_task(self._journal.run(), name="journal"),
                     loops.create_task(self._publish_loop(), name="publish"),
-                    loops.create_task(self._tell_load(), name="load"),
+                    loops.create_task(self._watch.run(), name="watch"),
                 ]
                 reason = await self._learn_loop(deadline)
                 await self._published.join()  # whoever evaluates next wants the last version
@@ -205,18 +209,6 @@ class Conductor:
         if name != self._checkpoint:
             emit("checkpoint", step=self.step, path=f"checkpoints/{name}", wall_s=time.monotonic() - began)
         self._committed_step, self._checkpoint = self.step, name
-
-    async def _tell_load(self) -> None:
-        """Engine load for the live view, every two seconds."""
-        tokens, at = 0, time.monotonic()
-        while True:
-            await asyncio.sleep(2.0)
-            with contextlib.suppress(EngineError):  # a dead engine is reported by those who needed it
-                stats = await self._parts.engine.stats()
-                now = time.monotonic()
-                rate = max(0, stats.num_generated_tokens - tokens) / (now - at)
-                tokens, at = stats.num_generated_tokens, now
-                emit("engine.stats", **asdict(stats), tokens_per_s=rate)
 
     def _on_attempt(self, ticket: Ticket, attempt: Attempt) -> None:
         self._books.end(attempt)

@@ -81,6 +81,8 @@ class EngineConfig(Section):
     """Where the model computes."""
     request_timeout_s: PositiveFloat = 300.0
     """A completion that takes longer is an engine failure."""
+    stall_timeout_s: PositiveFloat = 120.0
+    """An engine that has requests and samples no token for so long hangs; it is killed and started again."""
 
 
 class SandboxConfig(Section):

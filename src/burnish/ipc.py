@@ -56,6 +56,7 @@ class WorkerProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._death: BoundaryError | None = None
+        self._killed_for: str | None = None
 
     @classmethod
     async def start(
@@ -119,6 +120,13 @@ class WorkerProcess:
         finally:
             self._waiting.pop(request_id, None)
 
+    async def kill(self, cause: str) -> None:
+        """Ends a worker that hangs. `death`, and the error of every call under way, say why. Idempotent."""
+        self._killed_for = self._killed_for or cause
+        self._process.kill()
+        if self._reading is not None:
+            await self._reading
+
     async def close(self) -> None:
         """Hangs up, waits a moment, kills if needed, reaps. Idempotent."""
         if self._writer is not None:
@@ -150,6 +158,7 @@ class WorkerProcess:
             pass
         code = await asyncio.to_thread(self._process.wait)
         how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        how = f"killed, since it hung: {self._killed_for}" if self._killed_for else how
         self._death = self._error(f"worker process died: {how}", evidence=self._log_tail())
         for future in self._waiting.values():
             if not future.done():

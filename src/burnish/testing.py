@@ -128,6 +128,9 @@ class ScriptedEngine:
             raise self._death
         return EngineStats(running=0, waiting=0, num_generated_tokens=self._num_tokens)
 
+    async def kill(self, cause: str, /) -> None:
+        self.die(f"worker process died: killed, since it hung: {cause}")
+
     async def close(self) -> None:
         self._death = self._death or EngineError("closed")
 
@@ -190,6 +193,9 @@ class PacedEngine:
 
     async def stats(self) -> EngineStats:
         return EngineStats(running=self._running, waiting=self._waiting, num_generated_tokens=self._num_tokens)
+
+    async def kill(self, cause: str, /) -> None:
+        self._death = EngineError(f"worker process died: killed, since it hung: {cause}")
 
     async def close(self) -> None:
         self._death = self._death or EngineError("closed")

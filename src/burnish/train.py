@@ -36,6 +36,8 @@ from burnish.store import RunStore
 from burnish.weights.publish import whole_folder
 
 INTERRUPTED = 130  # the shell's exit code for ctrl-C
+REPLACEABLE = ("engine", "learner", "sandbox")  # whose death for good a new life of the run survives
+MAX_FUTILE_LIVES = 2  # in a row, without a commit
 EVAL_MARGIN = 0.75  # of the first evaluation's time, kept for the last one; a trained model answers more briefly
 
 
@@ -101,7 +103,7 @@ class _Session:
         )
         reason, cause = "failed", None
         try:
-            reason = await self._phases()
+            reason = await self._lives()
         except asyncio.CancelledError:
             if self._interrupts == 0:
                 raise
@@ -113,6 +115,22 @@ class _Session:
             step = self._conductor.step if self._conductor else 0
             emit("run.end", reason=reason, cause=cause, step=step, wall_s=time.monotonic() - self._began)
         return reason
+
+    async def _lives(self) -> str:
+        """The phases, begun again from the last commit when a part died for good that another one can take the place
+        of. Raises what ended the run: also such a death, when lives end without having committed anything."""
+        futile = 0
+        while True:
+            step = self._conductor.step if self._conductor else 0
+            try:
+                return await self._phases()
+            except BoundaryError as error:
+                committed = self._conductor.committed_step if self._conductor else 0
+                futile = 0 if committed > step else futile + 1
+                if error.boundary not in REPLACEABLE or futile > MAX_FUTILE_LIVES or self._conductor is None:
+                    raise
+                emit("run.life", boundary=error.boundary, cause=error.cause, step=committed)
+                self._resumed = True
 
     async def _phases(self) -> str:
         emit("phase", name="load")

@@ -43,6 +43,7 @@ SAME_PART = {
     "burnish.bookkeeping": "burnish.train",
     "burnish.conductor": "burnish.train",
     "burnish.run_dir": "burnish.train",
+    "burnish.watch": "burnish.train",
     "burnish.step_report": "burnish.train",
 }
 FOUNDATION_ONLY = ("burnish.flow", "burnish.observe")  # what they need from others, they are given as callables

@@ -50,6 +50,10 @@ class Engine(Protocol):
         """Raises EngineError when the engine is gone."""
         ...
 
+    async def kill(self, cause: str, /) -> None:
+        """Ends an engine that hangs, at once; `death` and the requests that were running then name the cause."""
+        ...
+
     async def close(self) -> None:
         """Ends the engine and its process. Idempotent; requests still running fail with EngineError."""
         ...

@@ -16,8 +16,8 @@ class RestartingEngine:
     """Starts the engine again with the newest weights when it died.
 
     Requests that were running fail with EngineError: whoever asked decides whether to try again. The first request
-    after a death waits for the restart. More than `max_restarts` deaths in a run are not bad luck any more and stay
-    errors.
+    after a death waits for the restart. More than `max_restarts` deaths without one answered request in between are not
+    bad luck any more and stay errors.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class RestartingEngine:
     ) -> None:
         self._engine, self._start = engine, start
         self._path, self._version = path, version
-        self._restarts_left = max_restarts
+        self._max_restarts = self._restarts_left = max_restarts
         self._given_up: EngineError | None = None
         self._lock = asyncio.Lock()
 
@@ -42,7 +42,9 @@ class RestartingEngine:
 
     async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
         engine = await self._alive()
-        return await engine.generate(prompt_ids, sampling)
+        completion = await engine.generate(prompt_ids, sampling)
+        self._restarts_left = self._max_restarts
+        return completion
 
     async def update_weights(self, path: Path, version: PolicyVersion, /) -> None:
         """A restart that happens from now on uses these weights."""
@@ -53,6 +55,10 @@ class RestartingEngine:
     async def stats(self) -> EngineStats:
         """Of the engine that lives now; does not bring one back."""
         return await self._engine.stats()
+
+    async def kill(self, cause: str, /) -> None:
+        """The engine that lives now; the next request starts another one."""
+        await self._engine.kill(cause)
 
     async def close(self) -> None:
         await self._engine.close()

@@ -41,6 +41,8 @@ EVENTS: dict[str, frozenset[str]] = {
     "sandbox.unlisted": _fields("cause"),
     "sandbox.squash": _fields("num_layers cause"),
     "engine.restart": _fields("cause version"),
+    "run.life": _fields("boundary cause step"),
+    "watchdog": _fields("watched cause action"),
     "checkpoint": _fields("step path wall_s"),
     "publish": _fields("version wall_s"),
     "model.convert": _fields("model path state wall_s"),

@@ -120,6 +120,10 @@ class LocalEngine:
         """Raises EngineError when the engine is gone."""
         return EngineStats(**await self._call("stats", {}))
 
+    async def kill(self, cause: str, /) -> None:
+        """See `Engine.kill`."""
+        await self._worker.kill(cause)
+
     async def close(self) -> None:
         """Ends the process. Idempotent; requests still running fail with EngineError."""
         self._closed = True
