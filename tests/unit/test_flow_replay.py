@@ -173,6 +173,23 @@ def test_weights_of_any_size_are_drawn_by() -> None:
         Priority(alpha=1.0).sample(everything(with_advantages(1.7e308, 1.7e308)), 1, np.random.default_rng(0))
 
 
+class Corner(np.random.Generator):
+    """Always throws the same point of the unit interval."""
+
+    def __init__(self, point: float) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.point = point
+
+    def random(self, size: Any = None, *_: Any, **__: Any) -> Any:
+        return np.full(size, self.point)
+
+
+@pytest.mark.parametrize(("point", "row"), [(0.0, 1), (0.999, 3), (1.0 - 2.0**-53, 3), (1.0, 3)])
+def test_what_has_no_weight_is_not_hit_at_the_ends(point: float, row: int) -> None:
+    index = with_advantages(0.0, 1.0, 0.0, 2.0, 0.0)
+    assert Priority(alpha=1.0).sample(everything(index), 1, Corner(point)).tolist() == [row]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
