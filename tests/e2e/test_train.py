@@ -78,7 +78,7 @@ def family_of(pid: int) -> list[psutil.Process]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
-    """A run that was killed with SIGKILL after its first commit, and resumed to its end."""
+    """A run that was killed with SIGKILL after its first commit, resumed, and lost its learner then."""
     folder = tmp_path_factory.mktemp("e2e")
     run, tasks = folder / "run", write_tasks(folder / "tasks.jsonl")
     process = subprocess.Popen(command(run, tasks), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -88,10 +88,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory, model_dir: Path) -> Path:
     process.communicate(timeout=30)
     _, alive = psutil.wait_procs(family, timeout=15)
     assert not alive, f"outlived their owner: {alive}"
-    done = subprocess.run(
-        command(run, tasks, "--resume"), cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    again = subprocess.Popen(
+        command(run, tasks, "--resume"), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )  # fmt: skip
+    wait_for(run, again, "run.resume")
+    learner = next(child for child in family_of(again.pid) if "burnish.learn.worker" in child.cmdline())
+    learner.send_signal(signal.SIGKILL)
+    out, _ = again.communicate(timeout=DEADLINE_S)
+    assert again.returncode == 0, out.decode()
     return run
 
 
@@ -110,7 +114,9 @@ def test_events_keep_their_schema_and_show_the_resume(finished: Path) -> None:
     for event in events:
         validate(event)
     names = Counter(event["event"] for event in events)
-    assert (names["run.start"], names["run.resume"], names["run.end"]) == (2, 1, 1)
+    assert (names["run.start"], names["run.resume"], names["run.end"]) == (2, 2, 1)
+    lost = next(event for event in events if event["event"] == "run.life")
+    assert (lost["boundary"], lost["cause"]) == ("learner", "worker process died: killed by signal 9")
     steps = [event for event in events if event["event"] == "step.end"]
     assert all(event["logprob_gap_mean"] < 0.2 for event in steps), "engine and learner disagree (I4)"
     assert all(event["lag_max"] == 0 for event in steps)
@@ -120,7 +126,7 @@ def test_every_attempt_is_accounted_for_exactly_once(finished: Path) -> None:
     """I2 from the files alone."""
     found = asyncio.run(verify_run(RunStore.at(str(finished))))
     assert (found.findings, found.num_open, found.ended) == ([], 0, "completed")
-    assert (found.num_steps, found.num_lives) == (2, 2)
+    assert (found.num_steps, found.num_lives) == (2, 3)
     assert found.fates["trained"] > 0
     assert sum(found.fates.values()) == found.num_attempts
 

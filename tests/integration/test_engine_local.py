@@ -12,6 +12,7 @@ from burnish.engine.base import EngineStats
 from burnish.engine.local import LocalEngine
 from burnish.errors import EngineError, UserError
 from burnish.types import Sampling
+from burnish.watch import EngineWatch
 from tests.tiny_models import byte_tokenizer, save_tiny_model
 
 LONG = Sampling(max_new_tokens=240, seed=0)
@@ -51,6 +52,21 @@ async def closing(engine: LocalEngine, body: Callable[[], Awaitable[None]]) -> N
         await body()
     finally:
         await engine.close()
+
+
+async def test_a_process_that_stands_still_is_found_out_and_ended(weights: Path, tmp_path: Path) -> None:
+    engine = await start(weights, tmp_path)
+
+    async def body() -> None:
+        pending = asyncio.create_task(engine.generate(PROMPT, LONG))
+        await until(engine, lambda stats: stats.running == 1)
+        os.kill(engine.pid, signal.SIGSTOP)
+        await EngineWatch(engine, stall_timeout_s=0.2).look()
+        with pytest.raises(EngineError, match=r"killed, since it hung: does not answer for 0\.2 s"):
+            await pending
+        assert engine.death is not None
+
+    await closing(engine, body)
 
 
 async def test_a_killed_process_fails_pending_and_later_calls(weights: Path, tmp_path: Path) -> None:
