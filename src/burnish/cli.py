@@ -97,6 +97,40 @@ def train(
     raise typer.Exit(run_training(config, run_dir=run_dir, resume=resume, force_config=force_config))
 
 
+@app.command()
+def chaos(
+    recipe: Annotated[Path, typer.Argument(help="A YAML file, such as recipes/chaos.yaml.", metavar="RECIPE")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Keys to change.", metavar="[KEY=VALUE]...")] = None,
+    run_dir: Annotated[Path, typer.Option(help="The run directory: a new one, or one to go on in.")] = Path(
+        "runs/chaos"
+    ),
+    kill: Annotated[
+        str, typer.Option(help="What is struck: run, engine, learner, sandbox.")
+    ] = "run,engine,learner,sandbox",
+    strikes: Annotated[int, typer.Option(help="How many strikes; then the run is left in peace.", min=0)] = 20,
+    rate: Annotated[float, typer.Option(help="Strikes a minute, at random moments.")] = 4.0,
+    stop: Annotated[
+        float, typer.Option(help="Share of strikes that only stop a process, for 5 s.", min=0, max=1)
+    ] = 0.2,
+    seed: Annotated[int, typer.Option(help="Of the strikes.")] = 0,
+) -> None:
+    """Run RECIPE under random deaths, resuming it, and check its books. Exit code 0 when they are clean."""
+    from burnish.chaos import ChaosPlan, put_through
+    from burnish.config_load import load_config
+    from burnish.run_cli import account_for
+
+    load_config(recipe, overrides or [])  # a wrong recipe is said here, once
+    plan = ChaosPlan(targets=kill.split(","), num_strikes=strikes, per_minute=rate, stop_share=stop, seed=seed)
+    ordeal = put_through([str(recipe), *(overrides or [])], run_dir, plan, tell=typer.echo)
+    for what, num in sorted(ordeal.strikes.items()):
+        typer.echo(f"  {what:<16} {num:>4}")
+    typer.echo(f"  processes        {ordeal.num_processes:>4}, strikes without a target {ordeal.num_missed}")
+    if ordeal.exit_code != 0:
+        typer.echo(f"the run ended with code {ordeal.exit_code}")
+    is_clean = account_for(str(run_dir))
+    raise typer.Exit(0 if is_clean and ordeal.exit_code == 0 else ordeal.exit_code or 1)
+
+
 @app.command("eval")
 def evaluate(
     suite: Annotated[str, typer.Option(help="humaneval, heldout, train, or the path of a .jsonl file.")],

@@ -24,6 +24,12 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print the accounting as JSON.")] = False,
 ) -> None:
     """Check that every attempt is accounted for exactly once. Exit code 1 when it is not."""
+    if not account_for(run, as_json=as_json):
+        raise typer.Exit(1)
+
+
+def account_for(run: str, *, as_json: bool = False) -> bool:
+    """Prints the accounting of a run; whether it is clean."""
     from burnish.flow.verify import verify_run
 
     found = asyncio.run(verify_run(_store_of(run)))
@@ -32,8 +38,7 @@ def verify(
     else:
         for line in _lines(found):
             typer.echo(line)
-    if not found.is_clean:
-        raise typer.Exit(1)
+    return found.is_clean
 
 
 def _store_of(run: str) -> "RunStore":

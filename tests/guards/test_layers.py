@@ -35,6 +35,7 @@ LAYERS = {
 }
 # Modules of one part that stand beside each other at the top level.
 SAME_PART = {
+    "burnish.chaos": "burnish.cli",
     "burnish.run_cli": "burnish.cli",
     "burnish.config_yaml": "burnish.config",
     "burnish.config_reference": "burnish.config",
