@@ -1,6 +1,6 @@
 """What a run writes down: attempts as they happen, and at each commit what became of their groups."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from burnish.flow.buffer import Judged, StepGroups, num_fresh_tokens
 from burnish.flow.group import Ticket
@@ -13,8 +13,18 @@ from burnish.types import Attempt, Group, Measured, PolicyVersion, Step
 class Bookkeeper:
     """Holds the journal and the closings that wait for the next commit."""
 
-    def __init__(self, journal: Journal, commits: Commits, *, max_lag: int, life: int) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        commits: Commits,
+        *,
+        max_lag: int,
+        life: int,
+        quarantine: Mapping[str, str] | None = None,
+    ) -> None:
+        """`quarantine`: who is in it, as of each commit."""
         self._journal, self._commits = journal, commits
+        self._quarantine = quarantine if quarantine is not None else {}
         self._max_lag, self._life = max_lag, life
         self._closed: list[Closed] = []
 
@@ -57,6 +67,7 @@ class Bookkeeper:
             life=self._life,
             last_segment=self._journal.last_segment,
             closed=closed,
+            quarantine=self._quarantine,
             ended=ended,
         )
         self._closed = self._closed[len(closed) :]

@@ -27,6 +27,7 @@ from burnish.flow.journal import Journal
 from burnish.flow.ledger import ResumePoint
 from burnish.flow.manifest import Commits
 from burnish.flow.packing import make_batch
+from burnish.flow.quarantine import Quarantine
 from burnish.flow.source import TaskSource, group_index
 from burnish.observe.emit import emit
 from burnish.parts import Parts
@@ -37,6 +38,7 @@ from burnish.types import Attempt, Measured, Unmeasured
 from burnish.watch import EngineWatch
 from burnish.weights.publish import checkpoint_folder, publish_version
 
+QUARANTINE_GROUPS = 2  # so many groups' worth of attempts at one task unmeasured in a row is the task's doing
 BREAKER_GROUPS = 2  # so many groups' worth of attempts unmeasured in a row is an outage, not bad luck
 
 
@@ -50,7 +52,10 @@ class Conductor:
         self.step = point.step
         self.running = False
         self._committed_step, self._checkpoint = point.step, point.checkpoint
-        self._books = Bookkeeper(journal, commits, max_lag=config.flow.max_lag, life=point.life)
+        self._quarantine = Quarantine(threshold=QUARANTINE_GROUPS * config.flow.group_size, tasks=point.quarantine)
+        self._books = Bookkeeper(
+            journal, commits, max_lag=config.flow.max_lag, life=point.life, quarantine=self._quarantine.tasks
+        )
         self._gate = LagGate(
             groups_per_step=config.flow.groups_per_step, max_lag=config.flow.max_lag, version=point.step
         )
@@ -80,6 +85,7 @@ class Conductor:
             on_group=self._buffer.put,
             opened=point.groups,
             room=journal.room,
+            quarantine=self._quarantine,
         )
         self._watch = EngineWatch(parts.engine, stall_timeout_s=config.engine.stall_timeout_s)
         self._published: asyncio.Queue[tuple[int, list[int]]] = asyncio.Queue()
@@ -212,6 +218,7 @@ class Conductor:
 
     def _on_attempt(self, ticket: Ticket, attempt: Attempt) -> None:
         self._books.end(attempt)
+        self._quarantine.hear(attempt)
         if isinstance(attempt.outcome, Measured):
             self._num_unmeasured_in_a_row = 0
             return

@@ -98,7 +98,7 @@ def test_a_stopped_process_goes_on_after_a_while(tmp_path: Path, monkeypatch: py
                 process.kill()
             assert time.monotonic() < deadline
 
-        monkeypatch.setattr(chaos.time, "sleep", sleep)
+        monkeypatch.setattr("burnish.chaos.time.sleep", sleep)
         monkeypatch.setattr(chaos, "_process", lambda arguments: contextlib.nullcontext(process))
         monkeypatch.setattr(chaos, "_MAX_FUTILE_LIVES", 0)
         ordeal = put_through([], tmp_path, plan, tell=tell)

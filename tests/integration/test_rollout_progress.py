@@ -22,6 +22,12 @@ from burnish.types import Action, Completion, Limits, Sampling, Step, Task
 TASK = make_task_set(1).tasks[0]
 
 
+@pytest.fixture(autouse=True)
+def save_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is time to save depends on how long saving takes, which is not what these tests are about."""
+    monkeypatch.setattr("burnish.rollout.progress.SAVE_SHARE", 1e9)
+
+
 class Notebook:
     """An agent that writes each answer into a file of its sandbox and shows all of them."""
 
@@ -191,6 +197,7 @@ async def test_an_engine_that_fails_is_asked_again() -> None:
 
 async def test_a_sandbox_too_large_to_save_often_is_saved_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
+    monkeypatch.setattr("burnish.rollout.progress.SAVE_SHARE", 0.1)
     monkeypatch.setattr("burnish.rollout.progress.time.monotonic", lambda: now[0])
 
     class Slow(DictKeeper):

@@ -106,6 +106,7 @@ class SyntheticRun:
             self.add("attempt.recut", id=f"g{step}-0.1", version=9)
             self.add("watchdog", watched="engine", cause="3 requests and no token for 120 s", action="kill")
             self.add("run.life", boundary="learner", cause="worker process died", step=step)
+            self.add("task.quarantine", task_id="t/9", num=16, boundary="sandbox", cause="died")
             self.add("journal.cut", segment="journal/00000042.seg")
         self.add("engine.stats", running=31, waiting=4, num_generated_tokens=4000 * step, tokens_per_s=410.5)
         self.add("sandbox.retry", cause="create: no sandbox within 20 s", retry=1)

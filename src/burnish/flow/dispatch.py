@@ -1,13 +1,13 @@
 """The dispatch loop: which groups are under way, with a bound on how many and how far behind."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 
 from burnish.errors import AttemptError, BoundaryError, boundary
 from burnish.flow.gate import LagGate
 from burnish.flow.group import AttemptFn, GroupRules, GroupRun, Ticket
 from burnish.flow.ledger import OpenGroup
-from burnish.flow.source import TaskSource
+from burnish.flow.source import TaskSource, group_id
 from burnish.observe.emit import emit
 from burnish.types import Attempt, Group, Task, Trajectory, Unmeasured
 
@@ -72,19 +72,26 @@ class Dispatcher:
         on_group: Callable[[Group], None],
         opened: Mapping[int, OpenGroup],
         room: Callable[[], Awaitable[None]],
+        quarantine: Container[str] = (),
     ) -> None:
-        """`opened`: what an earlier life of the run left, by group index."""
+        """`opened`: what an earlier life of the run left, by group index. `quarantine`: tasks that are left out."""
         self._source, self._tasks, self._gate, self._rules = source, tasks, gate, rules
         self._slots = asyncio.Semaphore(max_concurrent)
         self._attempt, self._on_begin, self._on_attempt, self._on_group = attempt, on_begin, on_attempt, on_group
-        self._opened, self._room = dict(opened), room
+        self._opened, self._room, self._quarantine = dict(opened), room, quarantine
         self._running: dict[int, GroupRun] = {}
 
     async def run(self) -> None:
-        """Runs until cancelled. Waits for a lag slot; woken by the publisher. A group that raises ends the run."""
+        """Runs until cancelled. Waits for a lag slot; woken by the publisher. A group that raises ends the run.
+
+        Raises AttemptError when every task is in quarantine.
+        """
         async with asyncio.TaskGroup() as groups:
             while True:
                 await self._gate.wait()
+                await asyncio.sleep(0)  # groups of tasks in quarantine give their slots back at once
+                if all(task.id in self._quarantine for task in self._tasks):
+                    raise AttemptError("every task is in quarantine")
                 index = self._source.next_index()
                 self._gate.hold(index)
                 groups.create_task(self._run_group(index), name=f"group:{index}")
@@ -96,6 +103,11 @@ class Dispatcher:
         return [running.group() for running in (*self._running.values(), *left)]
 
     async def _run_group(self, index: int) -> None:
+        task = self._tasks[self._source.task_number(index)]
+        if task.id in self._quarantine and index not in self._opened:
+            self._gate.finished(index)
+            self._on_group(Group(id=group_id(index), task_id=task.id, family=task.family, attempts=()))
+            return
         self._running[index] = running = self._group_run(index)
         group = await running.run()
         del self._running[index]

@@ -25,6 +25,7 @@ EVENTS: dict[str, frozenset[str]] = {
     "attempt.recut": _fields("id version"),
     "group.refill": _fields("group_id id cause"),
     "journal.cut": _fields("segment"),
+    "task.quarantine": _fields("task_id num boundary cause"),
     "drop": _fields("reason num group_id"),
     "starved": _fields("num_groups version"),
     "step.end": _fields(

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from burnish.engine.base import GenerateFn
-from burnish.errors import PolicyError, boundary
+from burnish.errors import EngineError, PolicyError, boundary
 from burnish.rollout.agent import Agent
+from burnish.rollout.poison import poison_of
 from burnish.rollout.progress import Progress, SandboxKeeper, Saves
 from burnish.rollout.render import Renderer
 from burnish.sandbox.base import SandboxBackend, SandboxBox
@@ -100,6 +101,10 @@ async def _turn(
     """One step, and whether it passed the visible examples."""
     clock = time.monotonic()
     completion = await progress.generate(lambda: setup.generate(context, sampling))
+    poison = poison_of(completion, max_new_tokens=sampling.max_new_tokens)
+    if poison is not None:
+        progress.forget_turn()
+        raise EngineError(f"poisoned answer: {poison}")
     generated = time.monotonic()
     with boundary(PolicyError, during="parse"):
         action = setup.agent.parse(setup.renderer.decode(completion.token_ids))

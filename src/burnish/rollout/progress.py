@@ -50,6 +50,10 @@ class Progress:
             self._sampled = (turn, await self._ask(ask))
         return self._sampled[1]
 
+    def forget_turn(self) -> None:
+        """The tokens sampled last are not used; `generate` asks again."""
+        self._sampled = None
+
     async def _ask(self, ask: Callable[[], Awaitable[Completion]]) -> Completion:
         while True:
             self._turn_version, self._recut = self._version, False
