@@ -14,7 +14,7 @@ from burnish.sandbox.process import cgroups
 pytestmark = pytest.mark.namespaces
 
 OWNER = """
-import asyncio, sys
+import asyncio, signal, sys
 from burnish.sandbox.process.backend import ProcessBackend
 from burnish.types import Limits
 
@@ -32,6 +32,7 @@ async def main():
     print(backend.host_pid, flush=True)
     await asyncio.gather(*(live(backend) for _ in range(3)))
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
 asyncio.run(main())
 """
 GONE_S = 10.0
