@@ -1,10 +1,12 @@
 """One attempt of a run: the rollout, then the grading, and what is told about both."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from burnish.flow.admission import CURRENT
 from burnish.flow.dispatch import attempt_or_unmeasured
 from burnish.flow.group import Ticket
 from burnish.observe.emit import emit
@@ -13,7 +15,7 @@ from burnish.rollout.loop import RolloutSetup, last_code, run_rollout
 from burnish.rollout.progress import Progress
 from burnish.rollout.render import Renderer
 from burnish.sandbox.audited import trajectory as audited_trajectory
-from burnish.types import Attempt, Measured, PolicyVersion, Step, Task, Trajectory, Unmeasured
+from burnish.types import Attempt, Completion, Measured, PolicyVersion, Sampling, Step, Task, Trajectory, Unmeasured
 
 OnStep = Callable[[str, int, Step], None]
 """Hears of each finished step: the attempt's id, the step's number, the step."""
@@ -57,10 +59,21 @@ class AttemptRunner:
             if progress.published(version, oldest=oldest):
                 emit("attempt.recut", id=id, version=version)
 
+    async def _generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
+        """The engine's, with the attempt's place there held around it."""
+        permit = CURRENT.get()
+        with permit.generating() if permit is not None else nullcontext():
+            return await self.setup.generate(prompt_ids, sampling)
+
     async def _try(self, progress: Progress, ticket: Ticket) -> Attempt:
         audited_trajectory.set(ticket.id)  # of this task only
         trajectory = await run_rollout(
-            self.setup, ticket.task, id=ticket.id, group_id=ticket.group_id, seed=ticket.seed, progress=progress
+            replace(self.setup, generate=self._generate),
+            ticket.task,
+            id=ticket.id,
+            group_id=ticket.group_id,
+            seed=ticket.seed,
+            progress=progress,
         )
         started = time.monotonic()
         outcome = await self.grader.grade(ticket.task, last_code(trajectory.steps))

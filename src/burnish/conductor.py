@@ -18,7 +18,9 @@ import time
 from collections.abc import Mapping
 
 from burnish.bookkeeping import Bookkeeper, leftovers
+from burnish.engine.base import EngineStats
 from burnish.errors import BOUNDARIES, BoundaryError, first_cause
+from burnish.flow.admission import Admission, ConcurrencyController, EngineLoad
 from burnish.flow.buffer import GroupBuffer, Judged, StepGroups
 from burnish.flow.dispatch import Dispatcher
 from burnish.flow.gate import LagGate
@@ -64,7 +66,14 @@ class Conductor:
             max_lag=config.flow.max_lag,
             advantage_fn=lambda rewards: advantages(rewards, estimator=config.learner.advantage),
             on_closed=self._on_dropped,
+            max_step_tokens=config.flow.max_step_tokens,
             num_needed=config.flow.group_size if config.flow.short_groups == "drop" else 2,
+        )
+        max_live = config.sandbox.max_live
+        self._admission = Admission(
+            ConcurrencyController(start=min(config.engine.num_slots, max_live), highest=max_live),
+            max_live=max_live,
+            weights=config.flow.family_weights,
         )
         self._attempt = parts.attempt_runner(on_step=self._books.step)
         self._attempt.published(point.step)
@@ -78,7 +87,7 @@ class Conductor:
                 max_refills=config.flow.max_refills,
                 seed=config.seed,
             ),
-            max_concurrent=parts.max_concurrent,
+            admission=self._admission,
             attempt=self._attempt,
             on_begin=self._books.begin,
             on_attempt=self._on_attempt,
@@ -87,7 +96,9 @@ class Conductor:
             room=journal.room,
             quarantine=self._quarantine,
         )
-        self._watch = EngineWatch(parts.engine, stall_timeout_s=config.engine.stall_timeout_s)
+        self._watch = EngineWatch(
+            parts.engine, stall_timeout_s=config.engine.stall_timeout_s, on_stats=self._on_engine_stats
+        )
         self._published: asyncio.Queue[tuple[int, list[int]]] = asyncio.Queue()
         self._num_unmeasured_in_a_row = 0
         self._stop = asyncio.Event()
@@ -227,6 +238,11 @@ class Conductor:
         self._num_unmeasured_in_a_row += 1
         if self._num_unmeasured_in_a_row >= BREAKER_GROUPS * self._config.flow.group_size:
             raise _named(attempt.outcome, self._num_unmeasured_in_a_row)
+
+    def _on_engine_stats(self, stats: EngineStats) -> None:
+        self._admission.observe(
+            EngineLoad(running=stats.running, waiting=stats.waiting, kv_use=stats.kv_use, queue_s=stats.queue_s)
+        )
 
     def _on_dropped(self, judged: Judged) -> None:
         """A group that ends outside a step gives its slot back at once."""

@@ -122,6 +122,10 @@ class FlowConfig(Section):
     """Attempts of one group that may take the places of unmeasured ones."""
     short_groups: Literal["train", "drop"] = "train"
     """Groups that stay incomplete: trained with the members that they have, or dropped."""
+    max_step_tokens: Positive | None = None
+    """A step closes with fewer groups when more sampled tokens than this would be in it; null sets no limit."""
+    family_weights: dict[str, PositiveFloat] = {}
+    """How task families share the engine, by sampled tokens; 1 for those not named. None starves."""
     max_attempt_retries: Natural = 2
     """New tries after an infrastructure failure."""
     attempt_timeout_s: PositiveFloat = 600.0
@@ -262,7 +266,9 @@ def diff_configs(old: RunConfig, new: RunConfig) -> list[str]:
     before = _flat(old.model_dump(mode="json", exclude=_NOT_IN_DIGEST))
     after = _flat(new.model_dump(mode="json", exclude=_NOT_IN_DIGEST))
     return [
-        f"{key}: {json.dumps(before[key])} -> {json.dumps(after[key])}" for key in before if before[key] != after[key]
+        f"{key}: {json.dumps(before.get(key))} -> {json.dumps(after.get(key))}"
+        for key in before | after
+        if before.get(key) != after.get(key)
     ]
 
 

@@ -102,6 +102,8 @@ def _allowed(entry: Mapping[str, Any]) -> str:
         return "one of " + ", ".join(entry["enum"])
     if entry["type"] == "array":
         return _allowed_list(entry)
+    if entry["type"] == "object":
+        return f"a map of names, each to {_allowed(entry['additionalProperties'])}"
     if entry.get("format") == "path":
         return "a path"
     if "pattern" in entry:

@@ -153,7 +153,8 @@ class PacedEngine:
         self.num_slots = num_slots
         self._versions = [(-math.inf, version)]  # since when, which
         self._death: EngineError | None = None
-        self._num_tokens = self._running = self._waiting = 0
+        self._waiting: dict[object, float] = {}  # since when, oldest first
+        self._num_tokens = self._running = 0
         self.busy_s = 0.0  # of all slots together, requests that ended
 
     @property
@@ -161,11 +162,12 @@ class PacedEngine:
         return self._death
 
     async def generate(self, prompt_ids: Sequence[int], sampling: Sampling, /) -> Completion:
-        self._waiting += 1
+        asked = object()
+        self._waiting[asked] = time.monotonic()
         try:
             await self._slots.acquire()
         finally:
-            self._waiting -= 1
+            del self._waiting[asked]
         began = time.monotonic()
         self._running += 1
         try:
@@ -192,7 +194,12 @@ class PacedEngine:
         self._versions.append((time.monotonic(), version))
 
     async def stats(self) -> EngineStats:
-        return EngineStats(running=self._running, waiting=self._waiting, num_generated_tokens=self._num_tokens)
+        return EngineStats(
+            running=self._running,
+            waiting=len(self._waiting),
+            num_generated_tokens=self._num_tokens,
+            queue_s=max((time.monotonic() - since for since in self._waiting.values()), default=0.0),
+        )
 
     async def kill(self, cause: str, /) -> None:
         self._death = EngineError(f"worker process died: killed, since it hung: {cause}")

@@ -25,10 +25,11 @@ class EngineWatch:
         engine: Engine,
         *,
         stall_timeout_s: float,
+        on_stats: Callable[[EngineStats], None] | None = None,
         interval_s: float = _INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._engine = engine
+        self._engine, self._on_stats = engine, on_stats
         self._stall_timeout_s, self._interval_s, self._clock = stall_timeout_s, interval_s, clock
         self._last: EngineStats | None = None
         self._asked_at = self._moved_at = clock()
@@ -53,7 +54,10 @@ class EngineWatch:
             return
         now = self._clock()
         self._tell(stats, now)
-        if self._last is None or stats != self._last or not stats.running + stats.waiting:
+        if self._on_stats is not None:
+            self._on_stats(stats)
+        has_sampled = self._last is None or stats.num_generated_tokens != self._last.num_generated_tokens
+        if has_sampled or not stats.running + stats.waiting:
             self._moved_at = now
         self._last, self._asked_at = stats, now
         if now - self._moved_at >= self._stall_timeout_s:

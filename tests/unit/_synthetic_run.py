@@ -108,7 +108,15 @@ class SyntheticRun:
             self.add("run.life", boundary="learner", cause="worker process died", step=step)
             self.add("task.quarantine", task_id="t/9", num=16, boundary="sandbox", cause="died")
             self.add("journal.cut", segment="journal/00000042.seg")
-        self.add("engine.stats", running=31, waiting=4, num_generated_tokens=4000 * step, tokens_per_s=410.5)
+        self.add(
+            "engine.stats",
+            running=31,
+            waiting=4,
+            num_generated_tokens=4000 * step,
+            tokens_per_s=410.5,
+            queue_s=0.2,
+            kv_use=None,
+        )
         self.add("sandbox.retry", cause="create: no sandbox within 20 s", retry=1)
         self.add("sandbox.create", id=f"s{step}")
         self.add("sandbox.expire", id=f"s{step - 8}", clock="ttl_s", limit_s=600.0)

@@ -116,6 +116,18 @@ def test_groups_that_must_be_whole_are_dropped_when_they_are_not() -> None:
     assert judge(group, GRPO, num_needed=3).drop is None
 
 
+async def test_a_step_is_full_when_another_groups_tokens_would_not_fit() -> None:
+    closed: list[Judged] = []
+    buffer = GroupBuffer(groups_per_step=3, max_lag=0, advantage_fn=GRPO, on_closed=closed.append, max_step_tokens=10)
+    for index in range(4):  # four tokens each
+        buffer.put(make_group([0, 1], id=f"g{index:06d}"))
+    assert (await buffer.take(version=0, timeout_s=1)).num_groups == 2
+    assert buffer._try_take(0) is None, "two more would fit, and a third may come"
+    buffer.put(make_group([0, 1] * 10, id="g000009"))
+    assert (await buffer.take(version=0, timeout_s=1)).num_groups == 2
+    assert (await buffer.take(version=0, timeout_s=1)).num_groups == 1, "one that is too large alone is a step"
+
+
 async def test_starvation_has_a_deadline_and_says_how_far_it_got() -> None:
     buffer, _ = buffer_of(2)
     buffer.put(make_group([0, 1]))

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from burnish.errors import EngineError, SandboxError
+from burnish.flow.admission import Admission, ConcurrencyController
 from burnish.flow.dispatch import Dispatcher, attempt_or_unmeasured
 from burnish.flow.gate import LagGate
 from burnish.flow.group import AttemptFn, GroupRules, Ticket, member_of
@@ -81,7 +82,9 @@ def dispatcher(
         tasks=TASKS,
         gate=gate or LagGate(groups_per_step=2, max_lag=0),
         rules=rules,
-        max_concurrent=max_concurrent,
+        admission=Admission(
+            ConcurrencyController(start=max_concurrent, highest=max_concurrent), max_live=max_concurrent
+        ),
         attempt=attempt,
         on_begin=lambda ticket: (begun if begun is not None else []).append(ticket.id),
         on_attempt=lambda ticket, _: (told if told is not None else []).append(ticket.id),

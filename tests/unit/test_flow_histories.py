@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from burnish.bookkeeping import Bookkeeper, leftovers
 from burnish.errors import SandboxError
+from burnish.flow.admission import Admission, ConcurrencyController
 from burnish.flow.buffer import GroupBuffer, Judged, StepGroups, num_fresh_tokens
 from burnish.flow.dispatch import Dispatcher, attempt_or_unmeasured
 from burnish.flow.gate import LagGate
@@ -67,7 +68,7 @@ class Life:
             tasks=TASKS,
             gate=self.gate,
             rules=rules,
-            max_concurrent=5,
+            admission=Admission(ConcurrencyController(start=5, highest=5), max_live=5),
             attempt=lambda ticket: attempt_or_unmeasured(self._attempt, ticket, max_retries=0, timeout_s=600),
             on_begin=self.books.begin,
             on_attempt=lambda _, attempt: self.books.end(attempt),

@@ -30,6 +30,8 @@ class EngineStats:
     running: int  # sequences in the batch
     waiting: int  # sequences without a slot yet
     num_generated_tokens: int  # since the start
+    queue_s: float | None = None  # how long the oldest waiting sequence has waited; None where that is not known
+    kv_use: float | None = None  # share of the cache of keys and values in use, where it can run out
 
 
 class Engine(Protocol):

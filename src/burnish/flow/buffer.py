@@ -1,6 +1,7 @@
 """Finished groups on their way to becoming a batch; every group that does not is dropped once, with a reason (I8)."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -80,13 +81,18 @@ class GroupBuffer:
         advantage_fn: AdvantageFn,
         on_closed: Callable[[Judged], None],
         num_needed: int = 2,
+        max_step_tokens: int | None = None,
     ) -> None:
-        """`on_closed` hears of each group that is dropped outside a step. `num_needed`: see `judge`."""
+        """`on_closed` hears of each group that is dropped outside a step. `num_needed`: see `judge`.
+
+        `max_step_tokens`: a step is full with fewer groups when another one's sampled tokens would not fit; a single
+        group is never too large.
+        """
         self._groups_per_step = groups_per_step
         self._max_lag = max_lag
         self._advantage_fn = advantage_fn
         self._on_closed = on_closed
-        self._num_needed = num_needed
+        self._num_needed, self._max_step_tokens = num_needed, max_step_tokens
         self._ready: list[Judged] = []
         self._arrived = asyncio.Event()
 
@@ -126,8 +132,8 @@ class GroupBuffer:
 
     def _try_take(self, version: PolicyVersion) -> StepGroups | None:
         self._drop_stale(version)
-        while len(self._ready) >= self._groups_per_step:
-            taken, self._ready = self._ready[: self._groups_per_step], self._ready[self._groups_per_step :]
+        while (num := self._num_of_step()) is not None:
+            taken, self._ready = self._ready[:num], self._ready[num:]
             trained = tuple(judged for judged in taken if judged.drop is None)
             dropped = tuple(judged for judged in taken if judged.drop is not None)
             if trained:
@@ -136,6 +142,15 @@ class GroupBuffer:
             for judged in dropped:
                 self._on_closed(judged)
         return None
+
+    def _num_of_step(self) -> int | None:
+        """How many of the oldest groups make a step; None while it is not full."""
+        budget = math.inf if self._max_step_tokens is None else self._max_step_tokens
+        for num, judged in enumerate(self._ready[: self._groups_per_step]):
+            budget -= sum(t.num_output_tokens for t in judged.trajectories)
+            if budget < 0:
+                return max(1, num)
+        return self._groups_per_step if len(self._ready) >= self._groups_per_step else None
 
     def _drop_stale(self, version: PolicyVersion) -> None:
         """Groups of which no token is within the lag bound any more. One with fresh tokens stays whole: its rewards

@@ -1,9 +1,12 @@
 """The dispatch loop: which groups are under way, with a bound on how many and how far behind."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Container, Mapping
 
 from burnish.errors import AttemptError, BoundaryError, boundary
+from burnish.flow.admission import CURRENT, Admission
+from burnish.flow.durations import DurationEstimates
 from burnish.flow.gate import LagGate
 from burnish.flow.group import AttemptFn, GroupRules, GroupRun, Ticket
 from burnish.flow.ledger import OpenGroup
@@ -65,7 +68,7 @@ class Dispatcher:
         tasks: tuple[Task, ...],
         gate: LagGate,
         rules: GroupRules,
-        max_concurrent: int,
+        admission: Admission,
         attempt: AttemptFn,
         on_begin: Callable[[Ticket], None],
         on_attempt: Callable[[Ticket, Attempt], None],
@@ -76,7 +79,7 @@ class Dispatcher:
     ) -> None:
         """`opened`: what an earlier life of the run left, by group index. `quarantine`: tasks that are left out."""
         self._source, self._tasks, self._gate, self._rules = source, tasks, gate, rules
-        self._slots = asyncio.Semaphore(max_concurrent)
+        self._admission, self._durations = admission, DurationEstimates()
         self._attempt, self._on_begin, self._on_attempt, self._on_group = attempt, on_begin, on_attempt, on_group
         self._opened, self._room, self._quarantine = dict(opened), room, quarantine
         self._running: dict[int, GroupRun] = {}
@@ -126,11 +129,16 @@ class Dispatcher:
         return running
 
     async def _run_attempt(self, ticket: Ticket, begun: set[str]) -> Attempt:
-        async with self._slots:
+        family = ticket.task.family
+        async with self._admission.admit(family, expected_s=self._durations.expected_s(family)) as permit:
+            CURRENT.set(permit)  # of this attempt's task only
             await self._room()
             begun.add(ticket.id)
             if not ticket.begun:
                 self._on_begin(ticket)
+            began = time.monotonic()
             attempt = await self._attempt(ticket)
+            self._durations.hear(family, time.monotonic() - began)
+            permit.charge(attempt.trajectory.num_output_tokens)
         self._on_attempt(ticket, attempt)
         return attempt

@@ -34,7 +34,7 @@ EVENTS: dict[str, frozenset[str]] = {
         " rollout_s learn_s publish_s wait_s wall_s tokens_per_s lr"
     ),
     "sample": _fields("step kind task_id reward text"),
-    "engine.stats": _fields("running waiting num_generated_tokens tokens_per_s"),
+    "engine.stats": _fields("running waiting num_generated_tokens tokens_per_s queue_s kv_use"),
     "sandbox.create": _fields("id"),
     "sandbox.retry": _fields("cause retry"),
     "sandbox.expire": _fields("id clock limit_s"),

@@ -11,6 +11,7 @@ forgotten, and nothing is shared from a sequence that began before the update.
 """
 
 import math
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class _Sequence:
     sampler: Sampler
     stops: StopChecker
     num_prompt_tokens: int
+    added_at: float = field(default_factory=time.monotonic)
     version: PolicyVersion = -1  # of the weights when it began to run
     logprobs: list[float] = field(default_factory=list)
     versions: list[PolicyVersion] = field(default_factory=list)
@@ -132,6 +134,11 @@ class EngineCore:
     @property
     def num_waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def queue_s(self) -> float:
+        """How long the oldest waiting sequence has waited."""
+        return time.monotonic() - self._waiting[0].added_at if self._waiting else 0.0
 
     @property
     def busy(self) -> bool:

@@ -106,12 +106,13 @@ class Worker:
     def _update_weights(self, *, path: str, version: int) -> None:
         self._loaded().update_weights(Path(path), version)
 
-    def _stats(self) -> dict[str, int]:
+    def _stats(self) -> dict[str, Any]:
         core = self._loaded()
         return {
             "running": core.num_running,
             "waiting": core.num_waiting,
             "num_generated_tokens": core.num_generated_tokens,
+            "queue_s": core.queue_s,
         }
 
 
