@@ -93,6 +93,6 @@ def _member(attempt: Attempt, is_trained: bool, oldest: PolicyVersion) -> Member
 
 
 def leftovers(ready: Iterable[Judged], open_groups: Iterable[Group]) -> list[Judged]:
-    """The groups that a run which is over has no step for any more."""
+    """The groups that a run which is over has no step for any more, those included that only waited to begin."""
     groups = [*(judged.group for judged in ready), *open_groups]
-    return [Judged(group=group, drop="run_ended") for group in groups if group.attempts]
+    return [Judged(group=group, drop="run_ended") for group in groups]

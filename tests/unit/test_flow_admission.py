@@ -119,15 +119,18 @@ async def test_an_attempt_that_acts_lets_another_one_to_the_engine_up_to_the_san
     assert (crowd.admission.num_live, crowd.admission.num_generating) == (0, 0)
 
 
-async def test_inside_a_family_the_longest_is_first_and_among_equals_who_came_first() -> None:
+async def test_of_families_whose_turn_it_is_the_one_with_long_attempts_is_first_and_inside_who_came_first() -> None:
     crowd = Crowd(admission_of(1))
-    await crowd.come("now")
-    await crowd.come("short", expected_s=1.0)
-    await crowd.come("long", expected_s=60.0)
-    await crowd.come("long too", expected_s=60.0)
-    for name in ("now", "long", "long too"):
+    await crowd.come("now", "x")
+    await crowd.come("short", "s", expected_s=1.0)
+    await crowd.come("long", "l", expected_s=60.0)
+    await crowd.come("long too", "l", expected_s=61.0)
+    for name in ("now", "long"):
         await crowd.leave(name)
-    assert crowd.order == ["now", "long", "long too", "short"]
+    assert crowd.order[:2] == ["now", "long"]
+    await crowd.leave(crowd.order[-1])
+    await crowd.leave(crowd.order[-1])
+    assert sorted(crowd.order[2:]) == ["long too", "short"]
     await crowd.end()
 
 

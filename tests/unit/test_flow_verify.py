@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from burnish.bookkeeping import Bookkeeper
+from burnish.bookkeeping import Bookkeeper, leftovers
 from burnish.cli import app
 from burnish.config import RunConfig
 from burnish.errors import StoreError
@@ -149,6 +149,23 @@ async def test_a_wrong_entry_is_found(name: str, monkeypatch: pytest.MonkeyPatch
         )  # fmt: skip
     found = await checked(wrong)
     assert any(finding in line for line in found.findings), found.findings
+
+
+async def test_a_group_that_waits_to_begin_is_no_skipped_one_until_the_run_is_over() -> None:
+    store = RunStore.at("memory:///")
+    async with await Journal.open(store) as journal:
+        books = Bookkeeper(journal, await Commits.read(store), max_lag=0, life=0)
+        later = attempts_of(3, [0, 1], 0)
+        for attempt in later:
+            tell(books, attempt)
+        books.trained(StepGroups(trained=(judged(group_of(3, *later)),), dropped=()), 1, oldest=0)
+        await books.commit(step=1, checkpoint="step-000001")
+        assert (await checked(store)).findings == []
+        for left in leftovers([], [group_of(0), group_of(1), group_of(2)]):
+            books.dropped(left)
+        await books.commit(step=1, checkpoint="step-000001", ended="completed")
+    found = await checked(store)
+    assert (found.findings, found.num_groups) == ([], 4)
 
 
 async def test_attempts_of_a_life_that_was_rolled_back_are_never_trained() -> None:

@@ -1,6 +1,6 @@
 """Who may begin an attempt: as many as keep the engine busy, and no more than wait in vain.
 
-    waiting attempts ──(fair between families, longest first)──► admitted: generating ◄──► acting ──► over
+    waiting attempts ──(fair between families, long ones first)──► admitted: generating ◄──► acting ──► over
 
 An attempt holds a place at the engine only while it waits for tokens. While it acts in its sandbox, another one is
 admitted, so that neither engine nor sandboxes idle because the other is full. How many places there are follows the
@@ -9,9 +9,9 @@ keys and values is nearly full (additive increase, multiplicative decrease: Chiu
 """
 
 import asyncio
-import heapq
 import itertools
 import math
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -94,8 +94,9 @@ class Admission:
     """Admits attempts under a limit at the engine and one on live sandboxes.
 
     Families take turns by the tokens they have used, divided by their weights (start-time fair queueing): one that has
-    used less is first, and one that comes late begins where the others are, not with a claim on the past. Inside a
-    family the attempt that is expected to take longest is first; among equals, who came first.
+    used less is first, and one that comes late begins where the others are, not with a claim on the past. Among those
+    that are ahead of the last by no more than one attempt, the family whose attempts take longest is first, since a
+    long attempt that begins late is what a step waits for. Inside a family, who came first is first.
     """
 
     def __init__(
@@ -106,23 +107,26 @@ class Admission:
         if wrong := [name for name, weight in self._weights.items() if not weight > 0]:
             raise ValueError(f"the weight of {wrong[0]!r} must be above 0")
         self._controller, self._max_live = controller, max_live
-        self._waiting: dict[str, list[tuple[float, int, asyncio.Future[None]]]] = {}
+        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        self._expected_s: dict[str, float] = {}
+        self._slack = 0.0  # the most that one attempt has used, by weight
         self._used: dict[str, float] = {}  # tokens by weight, in virtual time
         self._order = itertools.count()
         self.num_live = self.num_generating = 0
 
     @property
     def num_waiting(self) -> int:
-        return sum(not future.done() for heap in self._waiting.values() for _, _, future in heap)
+        return sum(not future.done() for queue in self._waiting.values() for _, future in queue)
 
     @asynccontextmanager
     async def admit(self, family: str, *, expected_s: float = 0.0) -> AsyncIterator[Permit]:
         """Waits for a turn and holds it. Woken by attempts that act, end, or by a higher limit."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heap = self._waiting.setdefault(family, [])
-        if not heap:  # it was away: no claim on what it did not ask for
+        queue = self._waiting.setdefault(family, deque())
+        if not queue:  # it was away: no claim on what it did not ask for
             self._used[family] = max(self._used.get(family, 0.0), self._now())
-        heapq.heappush(heap, (-expected_s, next(self._order), future))
+        queue.append((next(self._order), future))
+        self._expected_s[family] = expected_s
         self._admit_waiting()
         try:
             await future
@@ -152,22 +156,28 @@ class Admission:
 
     def _next(self) -> "asyncio.Future[None] | None":
         """Takes the attempt whose turn it is out of its family's queue."""
-        for heap in self._waiting.values():
-            while heap and heap[0][2].done():  # cancelled while it waited
-                heapq.heappop(heap)
-        families = [family for family, heap in self._waiting.items() if heap]
+        for queue in self._waiting.values():
+            while queue and queue[0][1].done():  # cancelled while it waited
+                queue.popleft()
+        families = [family for family, queue in self._waiting.items() if queue]
         if not families:
             return None
-        family = min(families, key=lambda name: (self._used[name], self._waiting[name][0][1]))
+        turn = min(self._used[name] for name in families) + self._slack
+        family = min(
+            (name for name in families if self._used[name] <= turn),
+            key=lambda name: (-self._expected_s[name], self._used[name], self._waiting[name][0][0]),
+        )
         self._charge(family, 1)  # or a family without a finished attempt would take every place
-        return heapq.heappop(self._waiting[family])[2]
+        return self._waiting[family].popleft()[1]
 
     def _charge(self, family: str, tokens: int) -> None:
-        self._used[family] = self._used.get(family, 0.0) + tokens / self._weights.get(family, 1.0)
+        used = tokens / self._weights.get(family, 1.0)
+        self._used[family] = self._used.get(family, 0.0) + used
+        self._slack = max(self._slack, used)
 
     def _now(self) -> float:
         """Virtual time: where the family stands that has used least among those that wait."""
-        return min((self._used[name] for name, heap in self._waiting.items() if heap), default=0.0)
+        return min((self._used[name] for name, queue in self._waiting.items() if queue), default=0.0)
 
     def _moved(self, change: int) -> None:
         self.num_generating += change

@@ -114,8 +114,9 @@ def _of_commits(manifests: tuple[Manifest, ...]) -> Iterator[str]:
 
 def _of_groups(books: Books, closed: dict[int, Closed], manifests: tuple[Manifest, ...]) -> Iterator[str]:
     begun = {group_index(account.begun.group) for account in books.accounts.values()}
+    is_over = bool(manifests) and manifests[-1].ended is not None  # else a group may still wait for its first attempt
     highest = max(closed, default=-1)
-    for index in range(highest):
+    for index in range(highest if is_over else 0):
         if index not in closed and index not in begun:
             yield f"group {index} was skipped: groups up to {highest} are closed, and this one never began"
     tasks: dict[str, set[str]] = {}
